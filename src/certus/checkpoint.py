@@ -1,0 +1,100 @@
+"""Checkpoints: every tensor in safetensors, the rest in JSON; written whole or not at all, the last one kept till then.
+
+    checkpoints/step-00000440/state.safetensors
+    checkpoints/step-00000440/state.json          step, epoch sums, sha256 of the tensors
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from certus.errors import CertusError
+
+Meta = Mapping[str, Any]
+
+
+def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) -> None:
+    """Write beside, flush to disk, rename into place, then forget the older ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final, fresh = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}"
+    if final.exists():  # a run is deterministic: what is there is what would be written
+        return
+    try:
+        fresh.mkdir(exist_ok=True)
+        data = save({name: t.detach().contiguous() for name, t in tensors.items()})
+        flush(fresh / "state.safetensors", data)
+        text = json.dumps({"step": step, "sha256": sha256(data).hexdigest(), **meta})
+        flush(fresh / "state.json", text.encode())
+        fresh.rename(final)
+        sync_folder(folder)
+    except OSError as e:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise CertusError(
+            f"Cannot write a checkpoint to {folder}: {e.strerror or e}. The one before it is kept; make room and "
+            f"go on with --resume {folder.parent}."
+        ) from None
+    for other in folder.iterdir():
+        if other != final:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The newest checkpoint, or None where there is none yet; a damaged one is refused."""
+    found = sorted(folder.glob("step-*")) if folder.is_dir() else []
+    if not found:
+        return None
+    newest = found[-1]
+    try:
+        data = (newest / "state.safetensors").read_bytes()
+        meta = json.loads((newest / "state.json").read_text())
+        if sha256(data).hexdigest() != meta["sha256"]:
+            raise CertusError(f"Checkpoint {newest} is damaged: its tensors are not those that were written.")
+        return load(data), meta
+    except (OSError, ValueError, KeyError, SafetensorError) as e:
+        raise CertusError(f"Checkpoint {newest} cannot be read: {e}.") from None
+
+
+def flush(path: Path, data: bytes) -> None:
+    with path.open("wb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as named tensors."""
+    state = optimiser.state_dict()["state"]
+    return {
+        f"optimiser.{i}.{name}": value
+        for i, values in state.items()
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimiser."):
+            _, i, name = key.split(".", 2)
+            state.setdefault(int(i), {})[name] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

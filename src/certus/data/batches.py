@@ -1,0 +1,57 @@
+"""Mixed batches of labelled and unlabelled images, each a pure function of (seed, step)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certus.randomness import generator, seed_of
+
+
+@dataclass
+class Stream:
+    """An endless stream over n places: one permutation after the other, so that none is seen more often.
+
+    `take(step, size)` is the step-th run of `size` places; it depends on nothing that was taken before.
+    """
+
+    n: int
+    seed: int
+    _order: tuple[int, Tensor] | None = None
+
+    def take(self, step: int, size: int) -> Tensor:
+        at, end = step * size, (step + 1) * size
+        parts = []
+        while at < end:
+            lap, start = divmod(at, self.n)
+            stop = min(self.n, start + end - at)
+            parts.append(self._permutation(lap)[start:stop])
+            at += stop - start
+        return torch.cat(parts)
+
+    def _permutation(self, lap: int) -> Tensor:
+        if self._order is None or self._order[0] != lap:
+            self._order = (lap, torch.randperm(self.n, generator=generator(self.seed, lap)))
+        return self._order[1]
+
+
+class Batches:
+    """The places of each step's images; an epoch is one pass over the unlabelled images."""
+
+    def __init__(self, labelled: Tensor, unlabelled: Tensor, sizes: tuple[int, int], seed: int) -> None:
+        self.labelled, self.unlabelled, self.sizes = labelled, unlabelled, sizes
+        self._labelled = Stream(len(labelled), seed_of(seed, "labelled"))
+        self._unlabelled = Stream(len(unlabelled), seed_of(seed, "unlabelled"))
+
+    @property
+    def per_epoch(self) -> int:
+        return max(1, round(len(self.unlabelled) / self.sizes[1]))
+
+    def __call__(self, step: int, unlabelled: bool = True) -> Tensor:
+        """Places in the training set, the labelled ones first."""
+        places = self.labelled[self._labelled.take(step, self.sizes[0])]
+        if not unlabelled:
+            return places
+        return torch.cat([places, self.unlabelled[self._unlabelled.take(step, self.sizes[1])]])

@@ -1,0 +1,128 @@
+"""A run is a folder.
+
+    config.toml               every setting, in full: `certus train --config` runs it again
+    split.json                which images were labelled, which were for validation
+    environment.json          versions, machine, threads
+    metrics.jsonl             one line per epoch
+    checkpoints/              the newest state
+    predictions.safetensors   what the answering networks said of the test images
+    result.json               the test error, read once, at the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from certus.config import Config, resolve
+from certus.data.split import Split
+from certus.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Folder:
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def predictions(self) -> Path:
+        return self.path / "predictions.safetensors"
+
+    @property
+    def result(self) -> Path:
+        return self.path / "result.json"
+
+    def exists(self) -> bool:
+        return self.config.is_file()
+
+    def finished(self) -> bool:
+        return self.result.is_file()
+
+    def create(self, config: Config, split: Split, fingerprint: str) -> None:
+        """Write what a run starts from; the config comes last, so that a folder with one is complete."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        put_json(
+            self.path / "split.json",
+            {
+                "data": config.data,
+                "fingerprint": fingerprint,
+                "seed": config.seed,
+                "balanced": config.balanced,
+                "labelled": split.labelled.tolist(),
+                "validation": split.validation.tolist(),
+                "unlabelled": len(split.unlabelled),
+            },
+        )
+        put_json(self.path / "environment.json", environment())
+        put(self.config, config.text())
+
+    def load_config(self) -> Config:
+        if not self.exists():
+            raise UsageError(f"{self.path} holds no run: there is no {self.config.name} in it.")
+        return resolve(Config.read(self.config))
+
+    def load_result(self) -> dict[str, Any]:
+        return json.loads(self.result.read_text())
+
+    def load_metrics(self) -> list[dict[str, Any]]:
+        if not self.metrics.is_file():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+
+    def keep_metrics(self, step: int) -> None:
+        """Forget the epochs after `step`: a resumed run writes them again. A line cut short by a kill goes too."""
+        if not self.metrics.is_file():
+            return
+        kept = []
+        for line in self.metrics.read_text().splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except ValueError:
+                break
+        put(self.metrics, "".join(kept))
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        with self.metrics.open("a") as f:
+            f.write(json.dumps(record) + "\n")
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def put_json(path: Path, value: Any) -> None:
+    put(path, json.dumps(value, indent=1) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    names = ("certus", "torch", "numpy", "scikit-learn", "safetensors")
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        **{name: version(name) for name in names},
+    }

@@ -1,0 +1,159 @@
+"""A method is a named sum of terms over students, with followers that watch them. One loop trains all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from certus.losses import Distance, mse
+from certus.schedules import Clock, Constant, Schedule
+from certus.step import Step
+from certus.target import Target
+
+
+class Read(Protocol):
+    """The student's logits (B, C), with gradient, under some perturbation."""
+
+    @property
+    def student(self) -> nn.Module: ...
+    def __call__(self, step: Step) -> Tensor: ...
+
+
+class Source(Protocol):
+    """Where targets come from."""
+
+    def __call__(self, step: Step) -> Target: ...
+
+
+class Refine(Protocol):
+    """What is done to targets before they are taught: pure."""
+
+    def __call__(self, target: Target, step: Step) -> Target: ...
+
+
+class Follower(Protocol):
+    """A module that watches a student and is renewed after every step."""
+
+    def follow(self, clock: Clock) -> None: ...
+
+
+class Term(Protocol):
+    """One summand of the loss, and the student that it teaches."""
+
+    @property
+    def student(self) -> nn.Module: ...
+    def __call__(self, step: Step) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class See:
+    """The student looks at one view."""
+
+    student: nn.Module
+    view: str
+    kind: str = "weak"
+
+    def __call__(self, step: Step) -> Tensor:
+        return step.learn(self.student, self.view, self.kind)
+
+    def __repr__(self) -> str:
+        return f"{self.student.role}({self.view if self.kind == 'weak' else f'{self.kind} {self.view}'})"
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEntropy:
+    """Mean cross-entropy over the labelled images of the batch."""
+
+    read: Read
+
+    @property
+    def student(self) -> nn.Module:
+        return self.read.student
+
+    def __call__(self, step: Step) -> Tensor:
+        loss = F.cross_entropy(self.read(step), step.batch.labels, ignore_index=-1, reduction="sum")
+        return loss / (step.batch.labels >= 0).sum().clamp(min=1)
+
+    def __repr__(self) -> str:
+        return f"cross-entropy({self.read}, label)"
+
+
+@dataclass(frozen=True, eq=False)
+class Consistency:
+    """λ(e) · 1/|B| · Σ_i w_i d(student(x_i)/V_i, target_i/V_i).
+
+    Filtered images count 0 and stay in the denominator; labelled images take part too.
+    """
+
+    read: Read
+    source: Source
+    refine: tuple[Refine, ...] = ()
+    distance: Distance = mse
+    weight: Schedule = Constant(1.0)  # noqa: RUF009 (frozen)
+
+    @property
+    def student(self) -> nn.Module:
+        return self.read.student
+
+    def target(self, step: Step) -> Target:
+        target = self.source(step)
+        for refine in self.refine:
+            target = refine(target, step)
+        return target
+
+    def __call__(self, step: Step) -> Tensor:
+        target = self.target(step)
+        distance = self.distance(self.read(step), target.logits, target.temperature)
+        return self.weight(step.clock) * (target.weight * distance).mean()
+
+    def __repr__(self) -> str:
+        name = getattr(self.distance, "__name__", repr(self.distance))
+        lines = [f"{self.weight} · {name}({self.read}, {self.source})"]
+        return "\n    ".join([*lines, *map(repr, self.refine)])
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """Students, what they are taught, who follows them, and who answers in the end."""
+
+    name: str
+    students: tuple[nn.Module, ...]
+    terms: Mapping[str, Term]
+    answers: tuple[nn.Module, ...]
+    followers: tuple[Follower, ...] = ()
+    memory: tuple[nn.Module, ...] = ()  # sources that remember, so that their buffers are saved
+    unlabelled: bool = True  # whether batches hold unlabelled images too
+
+    def losses(self, step: Step) -> dict[str, Tensor]:
+        return {name: term(step) for name, term in self.terms.items()}
+
+    def follow(self, clock: Clock) -> None:
+        for follower in self.followers:
+            follower.follow(clock)
+
+    @cached_property
+    def state(self) -> nn.ModuleDict:
+        """Every tensor that a run changes: its state dict is the method's whole checkpoint."""
+        parts = {"students": self.students, "followers": self.followers, "memory": self.memory}
+        return nn.ModuleDict({name: nn.ModuleList(part) for name, part in parts.items()})  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        terms = [f"  {name} = {term}" for name, term in self.terms.items()]
+        follow = [f"  {f}" for f in self.followers]
+        answer = ", ".join(str(net.role) for net in self.answers)
+        return "\n".join([self.name, *terms, *follow, f"  answer: {answer}"])
+
+
+def numbered(word: str, i: int, n: int) -> str:
+    """`student` alone, `student 2` among several."""
+    return word if n == 1 else f"{word} {i + 1}"
+
+
+def total(losses: Mapping[str, Tensor]) -> Tensor:
+    return torch.stack(list(losses.values())).sum()

@@ -1,0 +1,101 @@
+"""Certainty-driven consistency: learn from targets that the teacher is sure of, and softly from the others.
+
+Filtering CCL keeps the certain targets (hard and probabilistic filter), Temperature CCL keeps all and heats the
+uncertain ones, FT-CCL does both. They are one method with its parts switched on or off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from certus.method import Method, Refine, Source
+from certus.methods import circle
+from certus.methods.registry import Network, at_least, between, one_of, option, register
+from certus.schedules import Drop, Heat, Keep
+from certus.selection import Probabilistic, TopK
+from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks
+from certus.temperature import Temper
+
+DRAWN = ("pv", "ev", "pe", "mi")
+UNDRAWN = ("confidence", "random")
+METRIC = "what certainty is ranked by: pv, ev, pe or mi of the draws; confidence of the clean answer; random ranks"
+
+
+def unranked(o: Options) -> str | None:
+    return None if o.hard or o.probabilistic or o.temper else "both filters and the temperature are off"
+
+
+def undrawn(o: Options) -> str | None:
+    return unranked(o) or (f"metric {o.metric} needs no draws" if o.metric in UNDRAWN else None)
+
+
+@dataclass(frozen=True)
+class Options(circle.Options):
+    metric: str = option("pv", METRIC, one_of(*DRAWN, *UNDRAWN), unranked)
+    draws: int = option(10, "T, the Monte-Carlo draws of the teacher per step", at_least(2), undrawn)
+    hard: bool = option(True, "the hard filter: keep the k most certain targets")
+    beta: float = option(
+        8.0, "k = βe of the hard filter", at_least(0), lambda o: None if o.hard else "the hard filter is off"
+    )
+    probabilistic: bool = option(True, "the probabilistic filter: drop uncertain targets by chance")
+    rho: float = option(
+        0.4,
+        "P_max = 1 − ρe/210 of the probabilistic filter",
+        between(0, 1),
+        lambda o: None if o.probabilistic else "the probabilistic filter is off",
+    )
+    temper: bool = option(True, "the temperature: teach uncertain targets more softly")
+    heat: float = option(
+        4.0,
+        "V_b of the temperature, V_max = max(V_b − e/80, 1)",
+        at_least(1),
+        lambda o: None if o.temper else "the temperature is off",
+    )
+
+
+@dataclass(frozen=True)
+class Filtering(Options):
+    temper: bool = option(False, Options.__dataclass_fields__["temper"].metadata["help"])
+
+
+@dataclass(frozen=True)
+class Temperature(Options):
+    hard: bool = option(False, Options.__dataclass_fields__["hard"].metadata["help"])
+    probabilistic: bool = option(False, Options.__dataclass_fields__["probabilistic"].metadata["help"])
+
+
+def ccl(name: str, network: Network, options: Options) -> Method:
+    def source(teacher: nn.Module, view: str) -> Source:
+        if unranked(options):
+            return Clean(teacher, view)
+        if options.metric == "confidence":
+            return Confidence(teacher, view)
+        if options.metric == "random":
+            return RandomRanks(teacher, view)
+        return MonteCarlo(teacher, view, options.draws, options.metric)
+
+    def refine(stream: str) -> Sequence[Refine]:
+        parts: list[Refine] = []
+        if options.hard:
+            parts.append(TopK(Keep(options.beta)))
+        if options.probabilistic:
+            parts.append(Probabilistic(Drop(options.rho), stream))
+        if options.temper:
+            parts.append(Temper(Heat(options.heat)))
+        return parts
+
+    return circle.circle(name, network, options, source, refine)
+
+
+PAPER = "Liu & Tan 2021, Certainty Driven Consistency Loss on Multi-Teacher Networks for Semi-Supervised Learning"
+
+for name, summary, options in (
+    ("filtering-ccl", "mean teacher that teaches only what it is certain of", Filtering),
+    ("temperature-ccl", "mean teacher that teaches softly what it is not certain of", Temperature),
+    ("ft-ccl", "both: filters out uncertain targets and softens the rest", Options),
+):
+    register(name, summary, PAPER, options, partial(ccl, name))

@@ -1,0 +1,57 @@
+"""The decoupled circle: n students, each with an EMA teacher that teaches the next student.
+
+teacher_i = EMA(student_i) teaches student_{i+1}, and the last teaches the first. Each student has its own
+initialisation, views and dropout. A circle of one is the ordinary student and its own teacher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from certus.method import Consistency, CrossEntropy, Method, Refine, See, Source, Term, numbered
+from certus.methods.registry import Network, at_least, between, option
+from certus.schedules import RampUp
+from certus.teachers import EMA
+
+
+@dataclass(frozen=True)
+class Options:
+    teachers: int = option(1, "n of the decoupled circle of students and teachers", at_least(1))
+    weight: float = option(10.0, "λ_max, the weight of the consistency term", at_least(0))
+    ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0))
+    decay: float = option(0.99, "α of the teacher's moving average", between(0, 1))
+
+
+def circle(
+    name: str,
+    network: Network,
+    options: Options,
+    source: Callable[[nn.Module, str], Source],
+    refine: Callable[[str], Sequence[Refine]] = lambda stream: (),  # noqa: ARG005
+) -> Method:
+    """n students; student i learns the labels and what `source` makes of teacher i−1, refined."""
+    n = options.teachers
+    students = tuple(network(i) for i in range(n))
+    for i, student in enumerate(students):
+        student.role = numbered("student", i, n)
+    teachers = tuple(EMA(student, options.decay) for student in students)
+    terms: dict[str, Term] = {}
+    for i, student in enumerate(students):
+        see = See(student, numbered("a", i, n))
+        terms[numbered("supervised", i, n)] = CrossEntropy(see)
+        terms[numbered("consistency", i, n)] = Consistency(
+            see,
+            source(teachers[i - 1].net, numbered("b", i, n)),
+            tuple(refine(numbered("drop", i, n))),
+            weight=RampUp(options.weight, options.ramp),
+        )
+    return Method(
+        name=name,
+        students=students,
+        terms=terms,
+        followers=teachers,
+        answers=tuple(teacher.net for teacher in teachers),
+    )

@@ -1,0 +1,40 @@
+"""Π model: the student agrees with itself under another perturbation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from certus.method import Consistency, CrossEntropy, Method, See
+from certus.methods.registry import Network, at_least, option, register
+from certus.schedules import RampUp
+from certus.teachers import Twin
+
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = option(10.0, "λ_max, the weight of the consistency term", at_least(0))
+    ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0))
+
+
+def pi(network: Network, options: Options) -> Method:
+    student = network(0)
+    return Method(
+        name="pi",
+        students=(student,),
+        answers=(student,),
+        terms={
+            "supervised": CrossEntropy(See(student, "a")),
+            "consistency": Consistency(
+                See(student, "a"), Twin(student, "b"), weight=RampUp(options.weight, options.ramp)
+            ),
+        },
+    )
+
+
+register(
+    "pi",
+    "the student agrees with itself under other noise",
+    "Laine & Aila 2017, Temporal Ensembling for Semi-Supervised Learning",
+    Options,
+    pi,
+)

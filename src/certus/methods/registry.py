@@ -1,0 +1,98 @@
+"""What a method is called, which options it takes, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from torch import nn
+
+from certus.errors import UsageError, unknown
+from certus.method import Method
+
+Network = Callable[[int], nn.Module]  # i -> the i-th student, initialised on its own
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method by name: `build(network, options)` makes it."""
+
+    name: str
+    summary: str
+    reference: str
+    options: type
+    build: Callable[[Network, Any], Method]
+
+    def defaults(self) -> dict[str, Any]:
+        return {f.name: f.default for f in fields(self.options)}
+
+    def configure(self, given: Mapping[str, Any]) -> Any:
+        """The options of this method from those that the user gave; refuses one that would change nothing."""
+        takes = self.defaults()
+        for name in given:
+            if name not in takes:
+                own = f"It takes: {', '.join(map(flag, takes))}." if takes else "It takes no options of its own."
+                raise UsageError(f"Method {self.name} has no option {flag(name)}. {own}")
+        options = self.options(**given)
+        for f in fields(self.options):
+            reason = f.metadata["idle"](options)
+            if f.name in given and reason:
+                raise UsageError(f"{flag(f.name)} would change nothing: {reason}. Leave it out.")
+            f.metadata["check"](f.name, getattr(options, f.name))
+        return options
+
+
+METHODS: dict[str, Recipe] = {}
+
+
+def register(name: str, summary: str, reference: str, options: type, build: Callable[..., Method]) -> None:
+    METHODS[name] = Recipe(name, summary, reference, options, build)
+
+
+def recipe(name: str) -> Recipe:
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+Check = Callable[[str, Any], None]
+
+
+def option(
+    default: Any,
+    help: str,
+    check: Check = lambda name, value: None,  # noqa: ARG005
+    idle: Callable[[Any], str | None] = lambda options: None,  # noqa: ARG005
+) -> Any:
+    """An option of a method: its default, what it is, which values it takes, and when it would change nothing."""
+    assert default is not MISSING
+    return field(default=default, metadata={"help": help, "check": check, "idle": idle})
+
+
+def at_least(low: float) -> Check:
+    def check(name: str, value: float) -> None:
+        if not value >= low:  # so that NaN is refused too
+            raise UsageError(f"{flag(name)} must be at least {low:g}, but is {value:g}.")
+
+    return check
+
+
+def between(low: float, high: float) -> Check:
+    def check(name: str, value: float) -> None:
+        if not low <= value <= high:
+            raise UsageError(f"{flag(name)} must lie between {low:g} and {high:g}, but is {value:g}.")
+
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    def check(name: str, value: str) -> None:
+        if value not in choices:
+            raise unknown(name.replace("_", " "), value, choices)
+
+    return check

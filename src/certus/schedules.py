@@ -1,0 +1,123 @@
+"""The paper's clock: every quantity that changes during training, as a function of the epoch e = 1 … 210.
+
+The paper's constants assume 210 epochs and batches of 512. A run of any other length has the same shape, because
+e counts 210ths of the run, and k scales with the batch; a run of 210 epochs with |B| = 512 has the paper's numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+EPOCHS = 210
+BATCH = 512
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where a run stands: `step` of `steps` is under way (counted from 0), on batches of `batch` images."""
+
+    step: int
+    steps: int
+    batch: int = BATCH
+
+    @property
+    def epoch(self) -> int:
+        """e = ⌈210 × fraction of the run done, this step included⌉, in whole numbers so that no rounding enters."""
+        return -(-EPOCHS * (self.step + 1) // self.steps)
+
+
+def k(e: float, batch: int = BATCH, beta: float = 8.0) -> float:
+    """How many of the most certain targets the hard filter keeps: k = βe, scaled by |B|/512."""
+    return beta * e * batch / BATCH
+
+
+def p_max(e: float, rho: float = 0.4, until: float = EPOCHS) -> float:
+    """The largest probability of being dropped: P_max = 1 − ρe/E, and 0 beyond E."""
+    return 1.0 - rho * e / until if e <= until else 0.0
+
+
+def v_max(e: float, base: float = 4.0, per: float = 80.0) -> float:
+    """The heat of the least certain target: V_max = max(V_b − e/80, 1)."""
+    return max(base - e / per, 1.0)
+
+
+def ramp_up(e: float, over: float = 80.0) -> float:
+    """exp(−5(1−x)²), x = e/over up to 1: from nearly 0 to 1. A ramp over 0 epochs is 1 from the start."""
+    x = min(e / over, 1.0) if over > 0 else 1.0
+    return math.exp(-5.0 * (1.0 - x) ** 2)
+
+
+def cosine(fraction: float) -> float:
+    """½(1 + cos πx): from 1 at the start of a run to 0 at its end."""
+    return 0.5 * (1.0 + math.cos(math.pi * fraction))
+
+
+Schedule = Callable[[Clock], float]
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: float
+
+    def __call__(self, clock: Clock) -> float:  # noqa: ARG002 (a schedule is given the clock)
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"{self.value:g}"
+
+
+@dataclass(frozen=True)
+class RampUp:
+    """λ(e) = λ_max exp(−5(1−x)²), x = e/over."""
+
+    peak: float
+    over: float = 80.0
+
+    def __call__(self, clock: Clock) -> float:
+        return self.peak * ramp_up(clock.epoch, self.over)
+
+    def __repr__(self) -> str:
+        return f"{self.peak:g}·exp(−5(1−e/{self.over:g})²)" if self.over > 0 else f"{self.peak:g}"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """k of the hard filter."""
+
+    beta: float = 8.0
+
+    def __call__(self, clock: Clock) -> float:
+        return k(clock.epoch, clock.batch, self.beta)
+
+    def __repr__(self) -> str:
+        return f"{self.beta:g}e·|B|/{BATCH}"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """P_max of the probabilistic filter."""
+
+    rho: float = 0.4
+    until: float = EPOCHS
+
+    def __call__(self, clock: Clock) -> float:
+        return p_max(clock.epoch, self.rho, self.until)
+
+    def __repr__(self) -> str:
+        return f"1 − {self.rho:g}e/{self.until:g}"
+
+
+@dataclass(frozen=True)
+class Heat:
+    """V_max of the temperature."""
+
+    base: float = 4.0
+    per: float = 80.0
+
+    def __call__(self, clock: Clock) -> float:
+        return v_max(clock.epoch, self.base, self.per)
+
+    def __repr__(self) -> str:
+        return f"max({self.base:g} − e/{self.per:g}, 1)"

@@ -1,0 +1,64 @@
+"""Filtering CCL: which targets the student learns from (refinements, pure Target -> Target)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certus.schedules import Drop, Keep, Schedule
+from certus.step import Step
+from certus.target import Target
+
+
+def hard_keep(rank: Tensor, k: float) -> Tensor:
+    """M_h: keep R_i ≤ k."""
+    return rank <= k
+
+
+def drop_probability(rank: Tensor, p_max: float) -> Tensor:
+    """m_p = P_max (R_i − 1)/(|B| − 1): 0 for the most certain image, P_max for the least certain one."""
+    return p_max * (rank - 1) / max(len(rank) - 1, 1)
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Keep the k most certain targets."""
+
+    k: Schedule = Keep()  # noqa: RUF009 (frozen)
+
+    def __call__(self, target: Target, step: Step) -> Target:
+        return target.kept(hard_keep(target.rank, self.k(step.clock)))
+
+    def __repr__(self) -> str:
+        return f"keep R ≤ {self.k}"
+
+
+@dataclass(frozen=True)
+class Probabilistic:
+    """Drop each target with a probability that grows with its rank."""
+
+    p_max: Schedule = Drop()  # noqa: RUF009 (frozen)
+    stream: str = "drop"  # the name of its random numbers, one per student
+
+    def __call__(self, target: Target, step: Step) -> Target:
+        dropped = drop_probability(target.rank, self.p_max(step.clock))
+        drawn = torch.rand(len(dropped), generator=step.generator(self.stream), device=dropped.device)
+        return target.kept(drawn >= dropped)
+
+    def __repr__(self) -> str:
+        return f"drop with probability ({self.p_max})(R−1)/(|B|−1)"
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Keep targets whose most likely class has at least this probability."""
+
+    confidence: float = 0.95
+
+    def __call__(self, target: Target, step: Step) -> Target:  # noqa: ARG002 (a refinement is given the step)
+        return target.kept(target.logits.softmax(1).amax(1) >= self.confidence)
+
+    def __repr__(self) -> str:
+        return f"keep max p ≥ {self.confidence:g}"

@@ -1,0 +1,38 @@
+"""A teacher that is the exponential moving average of its student's weights."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import nn
+
+from certus.schedules import Clock
+
+
+class EMA(nn.Module):
+    """θ' ← αθ' + (1−α)θ after every step, α = min(1 − 1/(s+1), decay) at step s = 1, 2, …
+
+    Float buffers (batch-norm statistics) are averaged too; whole-number buffers are copied.
+    """
+
+    def __init__(self, student: nn.Module, decay: float = 0.99) -> None:
+        super().__init__()
+        self.net = deepcopy(student).eval().requires_grad_(False)
+        self.net.role = str(student.role).replace("student", "teacher")
+        self.decay = decay
+        self.__dict__["student"] = student  # followed, not owned: it is not part of this module's state
+
+    @torch.no_grad()
+    def follow(self, clock: Clock) -> None:
+        alpha = min(1.0 - 1.0 / (clock.step + 2), self.decay)
+        mine = [*self.net.parameters(), *self.net.buffers()]
+        theirs = [*self.student.parameters(), *self.student.buffers()]
+        floats = [(m, t) for m, t in zip(mine, theirs, strict=True) if m.is_floating_point()]
+        torch._foreach_lerp_([m for m, _ in floats], [t for _, t in floats], 1.0 - alpha)
+        for m, t in zip(mine, theirs, strict=True):
+            if not m.is_floating_point():
+                m.copy_(t)
+
+    def __repr__(self) -> str:
+        return f"{self.net.role} = EMA({self.student.role}, {self.decay:g})"

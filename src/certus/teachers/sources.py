@@ -1,0 +1,89 @@
+"""Sources: Step -> Target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from certus.certainty import METRICS, unconfidence
+from certus.step import Step
+from certus.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class Clean:
+    """The teacher's answer to one view, dropout off."""
+
+    net: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Target:
+        return Target.plain(step.answer(self.net, self.view))
+
+    def __repr__(self) -> str:
+        return f"{self.net.role}({self.view})"
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """The student itself under another perturbation, without gradient."""
+
+    net: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Target:
+        return Target.plain(step.twin(self.net, self.view))
+
+    def __repr__(self) -> str:
+        return f"{self.net.role}({self.view})"
+
+
+@dataclass(frozen=True, eq=False)
+class MonteCarlo:
+    """The teacher's clean answer, with its uncertainty over T draws under dropout and fresh views."""
+
+    net: nn.Module
+    view: str
+    draws: int = 10
+    metric: str = "pv"
+
+    def __call__(self, step: Step) -> Target:
+        drawn = step.draw(self.net, self.view, self.draws)
+        return Target.plain(step.answer(self.net, self.view), METRICS[self.metric](drawn))
+
+    def __repr__(self) -> str:
+        return f"{self.net.role}({self.view}), uncertainty = {self.metric.upper()} of {self.draws} draws"
+
+
+@dataclass(frozen=True, eq=False)
+class Confidence:
+    """The teacher's clean answer, its uncertainty 1 − max p: no draws."""
+
+    net: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Target:
+        logits = step.answer(self.net, self.view)
+        return Target.plain(logits, unconfidence(logits.softmax(1)))
+
+    def __repr__(self) -> str:
+        return f"{self.net.role}({self.view}), uncertainty = 1 − max p"
+
+
+@dataclass(frozen=True, eq=False)
+class RandomRanks:
+    """The teacher's clean answer, ranked at random: the control that certainty must beat."""
+
+    net: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Target:
+        uncertainty = torch.rand(
+            len(step.batch), generator=step.generator(f"ranks {self.view}"), device=step.device
+        )
+        return Target.plain(step.answer(self.net, self.view), uncertainty)
+
+    def __repr__(self) -> str:
+        return f"{self.net.role}({self.view}), uncertainty at random"
