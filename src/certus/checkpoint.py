@@ -1,7 +1,7 @@
 """Checkpoints: every tensor in safetensors, the rest in JSON; written whole or not at all, the last one kept till then.
 
-    checkpoints/step-00000440/state.safetensors
-    checkpoints/step-00000440/state.json          step, epoch sums, sha256 of the tensors
+checkpoints/step-00000440/state.safetensors
+checkpoints/step-00000440/state.json          step, epoch sums, sha256 of the tensors
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 from certus.errors import CertusError
 
 Meta = Mapping[str, Any]
+Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -49,7 +50,7 @@ def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) ->
             shutil.rmtree(other, ignore_errors=True)
 
 
-def read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def read(folder: Path) -> Checkpoint | None:
     """The newest checkpoint, or None where there is none yet; a damaged one is refused."""
     found = sorted(folder.glob("step-*")) if folder.is_dir() else []
     if not found:

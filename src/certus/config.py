@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 from certus.errors import UsageError, unknown
 from certus.methods import recipe
-from certus.methods.registry import at_least, between, flag
+from certus.methods.recipe import at_least, between
 from certus.presets import METHOD_PRESETS, PRESETS
 
 
@@ -31,9 +31,7 @@ class Config:
     method: str = setting("ft-ccl", "the method; `certus methods` lists them")
     labels: int = setting(20, "how many labels may be seen", at_least(1))
     seed: int = setting(0, "of the split, the initialisation and every random draw", at_least(0))
-    validation: int = setting(
-        200, "extra labelled images, never trained on, for the validation error", at_least(0)
-    )
+    validation: int = setting(200, "extra labelled images, never trained on, for the validation error", at_least(0))
     balanced: bool = setting(True, "the same number of labels for every class; off: drawn purely at random")
 
     network: str = setting("auto", "the network; auto takes the one that fits the images")
@@ -85,7 +83,7 @@ class Config:
 def resolve(given: Mapping[str, Any]) -> Config:
     """Fill in what was not given, and refuse what makes no sense."""
     plain = {name: value for name, value in given.items() if name != "options"}
-    defaults = {f.name: f.default for f in fields(Config) if f.name != "options"}
+    defaults: dict[str, Any] = {f.name: f.default for f in fields(Config) if f.name != "options"}
     data, method = plain.get("data", defaults["data"]), plain.get("method", defaults["method"])
     known = recipe(method)
     settings = defaults | PRESETS.get(data, {}) | plain
@@ -95,9 +93,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
     chosen = given.get("options", {})
     known.configure(chosen)
     recommended = {
-        name: value
-        for name, value in METHOD_PRESETS.get((data, method), {}).items()
-        if name in known.defaults()
+        name: value for name, value in METHOD_PRESETS.get((data, method), {}).items() if name in known.defaults()
     }
     return Config(**settings, options=known.defaults() | recommended | dict(chosen))
 
@@ -109,6 +105,3 @@ def to_toml(values: Mapping[str, Any]) -> str:
         if isinstance(table, Mapping):
             lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
-
-
-__all__ = ["Config", "flag", "resolve", "to_toml"]

@@ -23,4 +23,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return UsageError(f"There is no {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+    known_ones = f" Known: {', '.join(names)}." if len(names) <= 30 else ""
+    return UsageError(f"There is no {kind} {name!r}.{hint}{known_ones}")

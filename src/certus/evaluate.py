@@ -17,15 +17,11 @@ def probabilities(net: nn.Module, data: Dataset, images: Tensor, batch: int = 51
     """The clean answers (N, C) to stored images, no augmentation."""
     device = next(net.parameters()).device
     with evaluating(net):
-        return torch.cat(
-            [net(data.normalised(part.to(device))).softmax(1).cpu() for part in images.split(batch)]
-        )
+        return torch.cat([net(data.normalised(part.to(device))).softmax(1).cpu() for part in images.split(batch)])
 
 
 @torch.no_grad()
-def draws(
-    net: nn.Module, data: Dataset, images: Tensor, passes: int = 10, seed: int = 0, batch: int = 512
-) -> Tensor:
+def draws(net: nn.Module, data: Dataset, images: Tensor, passes: int = 10, seed: int = 0, batch: int = 512) -> Tensor:
     """T answers (T, N, C) under dropout to the images as they are: what certainty is computed from."""
     device = next(net.parameters()).device
     drawn = []

@@ -1,12 +1,12 @@
 """A run is a folder.
 
-    config.toml               every setting, in full: `certus train --config` runs it again
-    split.json                which images were labelled, which were for validation
-    environment.json          versions, machine, threads
-    metrics.jsonl             one line per epoch
-    checkpoints/              the newest state
-    predictions.safetensors   what the answering networks said of the test images
-    result.json               the test error, read once, at the end
+config.toml               every setting, in full: `certus train --config` runs it again
+split.json                which images were labelled, which were for validation
+environment.json          versions, machine, threads
+metrics.jsonl             one line per epoch
+checkpoints/              the newest state
+predictions.safetensors   what the answering networks said of the test images
+result.json               the test error, read once, at the end
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from certus.losses import Distance, mse
+from certus.models.roles import role
 from certus.schedules import Clock, Constant, Schedule
 from certus.step import Step
 from certus.target import Target
@@ -63,7 +64,7 @@ class See:
         return step.learn(self.student, self.view, self.kind)
 
     def __repr__(self) -> str:
-        return f"{self.student.role}({self.view if self.kind == 'weak' else f'{self.kind} {self.view}'})"
+        return f"{role(self.student)}({self.view if self.kind == 'weak' else f'{self.kind} {self.view}'})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,7 @@ class Method:
     def __repr__(self) -> str:
         terms = [f"  {name} = {term}" for name, term in self.terms.items()]
         follow = [f"  {f}" for f in self.followers]
-        answer = ", ".join(str(net.role) for net in self.answers)
+        answer = ", ".join(role(net) for net in self.answers)
         return "\n".join([self.name, *terms, *follow, f"  answer: {answer}"])
 
 

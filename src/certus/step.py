@@ -81,9 +81,7 @@ class Step:
                 drawn.append(net(x).softmax(1))
         return torch.stack(drawn)
 
-    def _once(
-        self, how: str, net: nn.Module, name: str, kind: str, forward: Callable[[Tensor], Tensor]
-    ) -> Tensor:
+    def _once(self, how: str, net: nn.Module, name: str, kind: str, forward: Callable[[Tensor], Tensor]) -> Tensor:
         key = (id(net), name, kind, how)
         if key not in self._answers:
             x = self.view(name, kind)

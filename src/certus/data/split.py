@@ -44,10 +44,7 @@ def split(data: Dataset, labels: int, seed: int, validation: int = 0, balanced: 
         )
     random = generator(seed, "split")
     order = torch.randperm(n, generator=random)
-    if balanced:
-        chosen = spread(data.train, order, labels, random)
-    else:
-        chosen = order[:labels]
+    chosen = spread(data.train, order, labels, random) if balanced else order[:labels]
     missing = set(range(classes)) - set(data.train.labels[chosen].tolist())
     if missing:
         names = ", ".join(data.classes[c] for c in sorted(missing))

@@ -1,6 +1,20 @@
-"""Every method by name; importing a family's file registers it."""
+"""Every method by name, in the order in which a reader meets them."""
 
+from __future__ import annotations
+
+from certus.errors import unknown
 from certus.methods import ccl, mean_teacher, pi, supervised
-from certus.methods.registry import METHODS, Recipe, recipe
+from certus.methods.recipe import Recipe
 
-__all__ = ["METHODS", "Recipe", "ccl", "mean_teacher", "pi", "recipe", "supervised"]
+METHODS: dict[str, Recipe] = {
+    recipe.name: recipe for family in (supervised, pi, mean_teacher, ccl) for recipe in family.RECIPES
+}
+
+
+def recipe(name: str) -> Recipe:
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]
+
+
+__all__ = ["METHODS", "Recipe", "recipe"]

@@ -14,7 +14,7 @@ from torch import nn
 
 from certus.method import Method, Refine, Source
 from certus.methods import circle
-from certus.methods.registry import Network, at_least, between, one_of, option, register
+from certus.methods.recipe import Network, Recipe, at_least, between, one_of, option
 from certus.schedules import Drop, Heat, Keep
 from certus.selection import Probabilistic, TopK
 from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks
@@ -93,9 +93,11 @@ def ccl(name: str, network: Network, options: Options) -> Method:
 
 PAPER = "Liu & Tan 2021, Certainty Driven Consistency Loss on Multi-Teacher Networks for Semi-Supervised Learning"
 
-for name, summary, options in (
-    ("filtering-ccl", "mean teacher that teaches only what it is certain of", Filtering),
-    ("temperature-ccl", "mean teacher that teaches softly what it is not certain of", Temperature),
-    ("ft-ccl", "both: filters out uncertain targets and softens the rest", Options),
-):
-    register(name, summary, PAPER, options, partial(ccl, name))
+RECIPES = tuple(
+    Recipe(name, summary, PAPER, options, partial(ccl, name))
+    for name, summary, options in (
+        ("filtering-ccl", "mean teacher that teaches only what it is certain of", Filtering),
+        ("temperature-ccl", "mean teacher that teaches softly what it is not certain of", Temperature),
+        ("ft-ccl", "both: filters out uncertain targets and softens the rest", Options),
+    )
+)

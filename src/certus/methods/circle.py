@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from certus.method import Consistency, CrossEntropy, Method, Refine, See, Source, Term, numbered
-from certus.methods.registry import Network, at_least, between, option
+from certus.methods.recipe import Network, at_least, between, option
+from certus.models.roles import call
 from certus.schedules import RampUp
 from certus.teachers import EMA
 
@@ -34,9 +35,7 @@ def circle(
 ) -> Method:
     """n students; student i learns the labels and what `source` makes of teacher i−1, refined."""
     n = options.teachers
-    students = tuple(network(i) for i in range(n))
-    for i, student in enumerate(students):
-        student.role = numbered("student", i, n)
+    students = tuple(call(network(i), numbered("student", i, n)) for i in range(n))
     teachers = tuple(EMA(student, options.decay) for student in students)
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from certus.method import Method
 from certus.methods.circle import Options, circle
-from certus.methods.registry import Network, register
+from certus.methods.recipe import Network, Recipe
 from certus.teachers import Clean
 
 
@@ -12,10 +12,12 @@ def mean_teacher(network: Network, options: Options) -> Method:
     return circle("mean-teacher", network, options, Clean)
 
 
-register(
-    "mean-teacher",
-    "the student agrees with the moving average of its weights",
-    "Tarvainen & Valpola 2017, Mean teachers are better role models",
-    Options,
-    mean_teacher,
+RECIPES = (
+    Recipe(
+        "mean-teacher",
+        "the student agrees with the moving average of its weights",
+        "Tarvainen & Valpola 2017, Mean teachers are better role models",
+        Options,
+        mean_teacher,
+    ),
 )

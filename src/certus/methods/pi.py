@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from certus.method import Consistency, CrossEntropy, Method, See
-from certus.methods.registry import Network, at_least, option, register
+from certus.methods.recipe import Network, Recipe, at_least, option
 from certus.schedules import RampUp
 from certus.teachers import Twin
 
@@ -31,10 +31,12 @@ def pi(network: Network, options: Options) -> Method:
     )
 
 
-register(
-    "pi",
-    "the student agrees with itself under other noise",
-    "Laine & Aila 2017, Temporal Ensembling for Semi-Supervised Learning",
-    Options,
-    pi,
+RECIPES = (
+    Recipe(
+        "pi",
+        "the student agrees with itself under other noise",
+        "Laine & Aila 2017, Temporal Ensembling for Semi-Supervised Learning",
+        Options,
+        pi,
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from certus.method import CrossEntropy, Method, See
-from certus.methods.registry import Network, register
+from certus.methods.recipe import Network, Recipe
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,12 @@ def supervised(network: Network, options: Options) -> Method:  # noqa: ARG001 (e
     )
 
 
-register(
-    "supervised",
-    "the labelled images alone: the line that every other method must beat",
-    "the paper's supervised-only row",
-    Options,
-    supervised,
+RECIPES = (
+    Recipe(
+        "supervised",
+        "the labelled images alone: the line that every other method must beat",
+        "the paper's supervised-only row",
+        Options,
+        supervised,
+    ),
 )

@@ -21,9 +21,7 @@ def layer(inputs: int, outputs: int, kernel: int = 3, padding: int = 1) -> nn.Se
 
 
 class CNN13(nn.Module):
-    def __init__(
-        self, channels: int, classes: int, width: int = 128, dropout: float = 0.5, small: bool = False
-    ):
+    def __init__(self, channels: int, classes: int, width: int = 128, dropout: float = 0.5, small: bool = False):
         super().__init__()
         w = width
         self.trunk = nn.Sequential(

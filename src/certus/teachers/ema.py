@@ -7,6 +7,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
+from certus.models.roles import call, role
 from certus.schedules import Clock
 
 
@@ -19,9 +20,13 @@ class EMA(nn.Module):
     def __init__(self, student: nn.Module, decay: float = 0.99) -> None:
         super().__init__()
         self.net = deepcopy(student).eval().requires_grad_(False)
-        self.net.role = str(student.role).replace("student", "teacher")
+        call(self.net, role(student).replace("student", "teacher"))
         self.decay = decay
-        self.__dict__["student"] = student  # followed, not owned: it is not part of this module's state
+        self.__dict__["_student"] = student  # followed, not owned: it is not part of this module's state
+
+    @property
+    def student(self) -> nn.Module:
+        return self.__dict__["_student"]
 
     @torch.no_grad()
     def follow(self, clock: Clock) -> None:
@@ -35,4 +40,4 @@ class EMA(nn.Module):
                 m.copy_(t)
 
     def __repr__(self) -> str:
-        return f"{self.net.role} = EMA({self.student.role}, {self.decay:g})"
+        return f"{role(self.net)} = EMA({role(self.student)}, {self.decay:g})"

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from certus.certainty import METRICS, unconfidence
+from certus.models.roles import role
 from certus.step import Step
 from certus.target import Target
 
@@ -23,7 +24,7 @@ class Clean:
         return Target.plain(step.answer(self.net, self.view))
 
     def __repr__(self) -> str:
-        return f"{self.net.role}({self.view})"
+        return f"{role(self.net)}({self.view})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Twin:
         return Target.plain(step.twin(self.net, self.view))
 
     def __repr__(self) -> str:
-        return f"{self.net.role}({self.view})"
+        return f"{role(self.net)}({self.view})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class MonteCarlo:
         return Target.plain(step.answer(self.net, self.view), METRICS[self.metric](drawn))
 
     def __repr__(self) -> str:
-        return f"{self.net.role}({self.view}), uncertainty = {self.metric.upper()} of {self.draws} draws"
+        return f"{role(self.net)}({self.view}), uncertainty = {self.metric.upper()} of {self.draws} draws"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,7 @@ class Confidence:
         return Target.plain(logits, unconfidence(logits.softmax(1)))
 
     def __repr__(self) -> str:
-        return f"{self.net.role}({self.view}), uncertainty = 1 − max p"
+        return f"{role(self.net)}({self.view}), uncertainty = 1 − max p"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +81,8 @@ class RandomRanks:
     view: str
 
     def __call__(self, step: Step) -> Target:
-        uncertainty = torch.rand(
-            len(step.batch), generator=step.generator(f"ranks {self.view}"), device=step.device
-        )
+        uncertainty = torch.rand(len(step.batch), generator=step.generator(f"ranks {self.view}"), device=step.device)
         return Target.plain(step.answer(self.net, self.view), uncertainty)
 
     def __repr__(self) -> str:
-        return f"{self.net.role}({self.view}), uncertainty at random"
+        return f"{role(self.net)}({self.view}), uncertainty at random"

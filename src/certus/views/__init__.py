@@ -22,9 +22,7 @@ class Translate:
         b, _, h, w = images.shape
         if self.pixels >= min(h, w):
             raise ValueError(f"a shift of {self.pixels} pixels is too large for images of {h}×{w}")
-        shift = torch.randint(
-            -self.pixels, self.pixels + 1, (2, b, 1), generator=generator, device=images.device
-        )
+        shift = torch.randint(-self.pixels, self.pixels + 1, (2, b, 1), generator=generator, device=images.device)
         rows = reflect(torch.arange(h, device=images.device) + shift[0], h)  # (B, H)
         cols = reflect(torch.arange(w, device=images.device) + shift[1], w)  # (B, W)
         image = torch.arange(b, device=images.device)[:, None, None]

@@ -1,9 +1,9 @@
-"""What a method is called, which options it takes, and where it comes from."""
+"""What a method is called, where it comes from, which options it takes and which values of them make sense."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import nn
@@ -43,19 +43,6 @@ class Recipe:
         return options
 
 
-METHODS: dict[str, Recipe] = {}
-
-
-def register(name: str, summary: str, reference: str, options: type, build: Callable[..., Method]) -> None:
-    METHODS[name] = Recipe(name, summary, reference, options, build)
-
-
-def recipe(name: str) -> Recipe:
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    return METHODS[name]
-
-
 def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -70,7 +57,6 @@ def option(
     idle: Callable[[Any], str | None] = lambda options: None,  # noqa: ARG005
 ) -> Any:
     """An option of a method: its default, what it is, which values it takes, and when it would change nothing."""
-    assert default is not MISSING
     return field(default=default, metadata={"help": help, "check": check, "idle": idle})
 
 

@@ -1,0 +1,209 @@
+"""The command line: typed and documented from frozen dataclasses, errors in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from certus import __version__, commands
+from certus.config import Config
+from certus.errors import CertusError, unknown
+from certus.methods import METHODS
+from certus.methods.recipe import flag
+from certus.presets import PRESETS
+
+
+def settings(name: str, doc: str, skip: Sequence[str] = ()) -> Any:
+    """The config's settings as flags."""
+    kinds = get_type_hints(Config)
+    preset = {key for values in PRESETS.values() for key in values}
+    flags = []
+    for f in fields(Config):
+        if f.name in ("options", *skip):
+            continue
+        hint = "(default: by data set)" if f.name in preset else f"(default: {f.default})"
+        kind: Any = kinds[f.name]
+        described = Annotated[kind, arg(help=f.metadata["help"], help_behavior_hint=hint)]
+        flags.append((f.name, described, field(default=f.default)))
+    made = make_dataclass(name, flags, frozen=True)
+    made.__doc__ = doc
+    return made
+
+
+def method_options() -> Any:
+    """Every option that some method takes, as a flag that says which."""
+    found: dict[str, tuple[Any, str, dict[str, Any]]] = {}
+    for recipe in METHODS.values():
+        kinds = get_type_hints(recipe.options)
+        for f in fields(recipe.options):
+            _, _, defaults = found.setdefault(f.name, (kinds[f.name], f.metadata["help"], {}))
+            defaults[recipe.name] = f.default
+    flags = []
+    for name, (kind, text, defaults) in found.items():
+        first = next(iter(defaults.values()))
+        same = all(v == first for v in defaults.values())
+        shown = f"default: {first}" if same else "default: by method"
+        hint = f"({', '.join(defaults)}; {shown})"
+        flags.append((name, Annotated[kind, arg(help=text, help_behavior_hint=hint)], field(default=first)))
+    made = make_dataclass("Options", flags, frozen=True)
+    made.__doc__ = "Of the method; one that a method does not take, or that would change nothing, is refused."
+    return made
+
+
+TrainSettings = settings("Settings", "What is trained, on what, and how.")
+CompareSettings = settings("Settings", "What every run has in common.", skip=("method", "seed", "threads", "steps"))
+MethodOptions = method_options()
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train one classifier. `certus train --data digits --method ft-ccl --labels 20` is a first try."""
+
+    settings: OmitArgPrefixes[TrainSettings]  # type: ignore[valid-type]
+    options: OmitArgPrefixes[MethodOptions]  # type: ignore[valid-type]
+    epochs: Annotated[
+        float,
+        arg(
+            help="passes over the unlabelled images, instead of --steps",
+            help_behavior_hint="(default: by data set)",
+        ),
+    ] = 0.0
+    minutes: Annotated[
+        float,
+        arg(
+            help="train for about so long: the number of steps is fixed after timing a few, and written down",
+            help_behavior_hint="",
+        ),
+    ] = 0.0
+    out: Annotated[Path, arg(help="the run's folder", help_behavior_hint="(default: runs/…)")] = Path("runs")
+    config: Annotated[
+        Path, arg(help="take the settings of this run file; flags override them", help_behavior_hint="")
+    ] = Path()
+    resume: Annotated[
+        Path, arg(help="go on with the run in this folder, to the same result", help_behavior_hint="")
+    ] = Path()
+    save_seconds: Annotated[float, arg(help="how often a checkpoint is written; 0: after every step")] = 30.0
+    json: Annotated[bool, arg(help="print the result as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Train several methods on the same few labels over several seeds, and print the table of test errors.
+
+    Runs are trained side by side, one process per core. Stopped, the same command goes on where it was."""
+
+    settings: OmitArgPrefixes[CompareSettings]  # type: ignore[valid-type]
+    options: OmitArgPrefixes[MethodOptions]  # type: ignore[valid-type]
+    methods: Annotated[str, arg(help="their names, with commas between; or all")] = "supervised,mean-teacher,ft-ccl"
+    seeds: Annotated[int, arg(help="how many: 0, 1, … of these")] = 5
+    epochs: Annotated[
+        float, arg(help="passes over the unlabelled images", help_behavior_hint="(default: by data set)")
+    ] = 0.0
+    workers: Annotated[int, arg(help="processes side by side", help_behavior_hint="(default: one per core)")] = 0
+    out: Annotated[Path, arg(help="the folder of the runs", help_behavior_hint="(default: runs/compare-…)")] = Path(
+        "runs"
+    )
+    json: Annotated[bool, arg(help="print the results as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """The test error of a run, from its newest checkpoint: of each answering network, and their mean."""
+
+    run: Annotated[Positional[Path], arg(help="the run's folder")]
+    json: Annotated[bool, arg(help="print it as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
+class Methods:
+    """List the methods, each with its recipe, its options and where it comes from."""
+
+    json: Annotated[bool, arg(help="print them as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
+class Data:
+    """List the data sets."""
+
+    json: Annotated[bool, arg(help="print them as JSON", help_behavior_hint="")] = False
+
+
+COMMANDS: dict[str, Any] = {
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "methods": Methods,
+    "data": Data,
+}
+DESCRIPTION = (
+    "certus trains an image classifier from a few labels and many unlabelled images, and says how certain it is of "
+    "every answer. Begin with: certus compare"
+)
+
+
+def flags_of(command: type) -> dict[str, str]:
+    """Every flag of a command -> the field that it sets."""
+    hints = get_type_hints(command)
+    found: dict[str, str] = {}
+    for f in fields(command):
+        kind = hints[f.name]
+        if is_dataclass(kind):
+            found |= flags_of(kind)  # type: ignore[arg-type]
+        else:
+            found[flag(f.name)] = f.name
+            if kind is bool:
+                found["--no-" + flag(f.name)[2:]] = f.name
+    return found
+
+
+def given_flags(command: type, argv: Sequence[str]) -> frozenset[str]:
+    """The names of the flags that were typed; an unknown one is refused with the nearest name."""
+    known = flags_of(command)
+    given = set()
+    for word in argv:
+        name = word.split("=", 1)[0].replace("_", "-")
+        if name in known:
+            given.add(known[name])
+        elif name.startswith("--") and name not in ("--help", "--version"):
+            raise unknown("option", name, known)
+    return frozenset(given)
+
+
+def run(argv: Sequence[str]) -> int:
+    if argv == ["--version"]:
+        print(f"certus {__version__}")
+        return 0
+    if argv and not argv[0].startswith("-"):
+        if argv[0] not in COMMANDS:
+            raise unknown("command", argv[0], COMMANDS)
+        given = given_flags(COMMANDS[argv[0]], argv[1:])
+    else:
+        given = frozenset()
+    command = tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, prog="certus", description=DESCRIPTION, args=list(argv) or ["--help"]
+    )
+    return commands.DO[type(command).__name__.lower()](command, given)
+
+
+def main() -> None:
+    try:
+        code = run(sys.argv[1:])
+    except CertusError as e:
+        print(f"certus: {e}", file=sys.stderr)
+        code = e.exit_code
+    except KeyboardInterrupt:
+        print("certus: stopped.", file=sys.stderr)
+        code = 130
+    except OSError as e:
+        print(
+            f"certus: {e.strerror or e}{f': {e.filename}' if e.filename else ''}. What was saved before is kept.",
+            file=sys.stderr,
+        )
+        code = 1
+    sys.exit(code)

@@ -1,0 +1,193 @@
+"""The same few labels for several methods, over seeds: runs side by side, one process per core, and their table."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from scipy.stats import t as student_t
+
+from certus.config import Config
+from certus.errors import CertusError, UsageError
+from certus.folder import Folder
+from certus.stopping import Interrupted
+from certus.train import Tick, train
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a comparison."""
+
+    config: Config
+    folder: Folder
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+
+def check(cell: Cell) -> None:
+    """A folder of an earlier, stopped comparison is gone on with, but only if it is the same run."""
+    if cell.folder.exists() and cell.folder.load_config() != cell.config:
+        raise UsageError(
+            f"{cell.folder.path} already holds a run with other settings: give another --out, or remove it."
+        )
+
+
+def run_all(
+    cells: Sequence[Cell],
+    workers: int,
+    tick: Callable[[Cell, Tick], None],
+    done: Callable[[Cell, dict[str, Any] | CertusError], None],
+) -> dict[str, dict[str, Any]]:
+    """Every cell's result by name; finished cells are read, not run again. A failed cell is left out."""
+    results = {}
+    waiting = []
+    for cell in cells:
+        check(cell)
+        if cell.folder.finished():
+            results[cell.name] = cell.folder.load_result()
+            done(cell, results[cell.name])
+        else:
+            waiting.append(cell)
+    by_name = {cell.name: cell for cell in cells}
+    with Pool(min(workers, len(waiting))) as pool:
+        for kind, name, value in pool.run(waiting):
+            if kind == "tick":
+                tick(by_name[name], value)
+                continue
+            if kind == "result":
+                results[name] = value
+            done(by_name[name], value)
+    return results
+
+
+class Pool:
+    """Worker processes that train one cell after the other and tell how it goes."""
+
+    def __init__(self, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.tasks: Any = context.Queue()
+        self.events: Any = context.Queue()
+        self.workers = [
+            context.Process(target=work, args=(self.tasks, self.events, os.getpid()), daemon=True)
+            for _ in range(workers)
+        ]
+
+    def __enter__(self) -> Pool:
+        for worker in self.workers:
+            worker.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for worker in self.workers:
+            if failure[0] is None:
+                self.tasks.put(None)
+            elif worker.pid and worker.is_alive():
+                os.kill(worker.pid, signal.SIGTERM)  # finishes its step and saves
+        for worker in self.workers:
+            worker.join(timeout=60)
+            if worker.is_alive():
+                worker.kill()
+
+    def run(self, cells: Sequence[Cell]) -> Any:
+        """Events ("tick" | "result" | "failed", cell's name, value) until every cell is done."""
+        for cell in cells:
+            self.tasks.put(cell)
+        left = len(cells)
+        while left:
+            try:
+                event = self.events.get(timeout=1.0)
+            except queue.Empty:
+                if not all(worker.is_alive() for worker in self.workers):
+                    raise CertusError(
+                        "A worker process died (out of memory?). What it had saved is kept: run the same command "
+                        "again, with fewer --workers if it happens twice."
+                    ) from None
+                continue
+            left -= event[0] != "tick"
+            yield event
+
+
+def work(tasks: Any, events: Any, parent: int) -> None:
+    """A worker: deaf to Ctrl-C, which the parent hears and passes on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while (cell := tasks.get()) is not None:
+        steps = count()
+
+        def listen(tick: Tick, name: str = cell.name, steps: Any = steps) -> None:
+            if os.getppid() != parent:
+                raise Interrupted("the parent process is gone")
+            if next(steps) % 5 == 0 or tick.validation_error is not None:
+                events.put(("tick", name, tick))
+
+        try:
+            events.put(("result", cell.name, train(cell.config, cell.folder, listen, signals=(signal.SIGTERM,))))
+        except Interrupted:
+            return
+        except CertusError as e:
+            events.put(("failed", cell.name, e))
+        except OSError as e:
+            events.put(("failed", cell.name, CertusError(f"{e.strerror or e}: {e.filename or cell.folder.path}")))
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    return fmean(values), stdev(values) if len(values) > 1 else None
+
+
+def paired(values: Mapping[int, float], reference: Mapping[int, float]) -> dict[str, Any]:
+    """Mean difference over the seeds that both have, with Student's 95 % interval."""
+    seeds = sorted(values.keys() & reference.keys())
+    differences = [values[s] - reference[s] for s in seeds]
+    if not differences:
+        return {"n": 0, "mean": None, "low": None, "high": None}
+    mean, std = mean_std(differences)
+    if std is None:
+        return {"n": 1, "mean": mean, "low": None, "high": None}
+    half = float(student_t.ppf(0.975, len(seeds) - 1)) * std / sqrt(len(seeds))
+    return {"n": len(seeds), "mean": mean, "low": mean - half, "high": mean + half}
+
+
+def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """What goes into results.json: per method every seed's test error, mean, std, n, and the paired difference."""
+    errors: dict[str, dict[int, float]] = {}
+    others: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells:
+        errors.setdefault(cell.config.method, {})
+        if result := results.get(cell.name):
+            errors[cell.config.method][cell.config.seed] = result["test_error"]
+            others.setdefault(cell.config.method, []).append(result)
+    reference = "supervised" if "supervised" in errors else next(iter(errors))
+    methods = {}
+    for method, by_seed in errors.items():
+        mean, std = mean_std(list(by_seed.values())) if by_seed else (None, None)
+        methods[method] = {
+            "test_error": {str(seed): e for seed, e in sorted(by_seed.items())},
+            "mean": mean,
+            "std": std,
+            "n": len(by_seed),
+            "seconds": fmean(r["seconds"] for r in others[method]) if by_seed else None,
+            "steps": others[method][0]["steps"] if by_seed else None,
+            "difference": paired(by_seed, errors[reference]) if method != reference else None,
+        }
+    first = cells[0].config
+    return {
+        "data": first.data,
+        "labels": first.labels,
+        "validation": first.validation,
+        "reference": reference,
+        "methods": methods,
+    }
+
+
+def cell_folder(out: Path, method: str, seed: int) -> Folder:
+    return Folder(out / f"{method}-seed{seed}")

@@ -1,0 +1,181 @@
+"""What a config means: data, split, views, method and optimiser, built and ready for any step."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import torch
+from torch import Tensor, nn
+
+from certus.config import Config
+from certus.data import Dataset, load
+from certus.data.batches import Batches
+from certus.data.split import Split, split
+from certus.errors import CertusError, UsageError
+from certus.evaluate import errors
+from certus.method import Method, total
+from certus.methods import recipe
+from certus.models import network, suitable
+from certus.models.modes import has_dropout
+from certus.presets import epochs_for
+from certus.randomness import seed_global, seed_of
+from certus.schedules import Clock, cosine
+from certus.step import Batch, Step
+from certus.views import Views, weak
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything that a config means, built and ready for step 0."""
+
+    config: Config
+    data: Dataset
+    split: Split
+    batches: Batches
+    views: Views
+    method: Method
+    optimiser: torch.optim.SGD
+    images: Tensor  # (N, …) the training images, on the device, as stored
+    labels: Tensor  # (N,) −1 where the run may not look
+
+    def step(self, number: int) -> Step:
+        """The number-th step, from 0: a pure function of config and number."""
+        places = self.batches(number, self.method.unlabelled).to(self.images.device)
+        batch = Batch(self.data.normalised(self.images[places]), self.labels[places], places)
+        clock = Clock(number, self.config.steps, len(places))
+        return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
+
+    def advance(self, number: int) -> dict[str, Tensor]:
+        """One training step; its losses by term. A loss that is not finite stops here, before any weight moves."""
+        step = self.step(number)
+        losses = self.method.losses(step)
+        for name, loss in losses.items():
+            if not torch.isfinite(loss):
+                raise CertusError(
+                    f"The loss turned {loss.item()} in step {number + 1}, term '{name}'. The last good checkpoint is "
+                    "kept; try a smaller --learning-rate or --weight."
+                )
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.config.learning_rate * cosine(number / self.config.steps)
+        self.optimiser.zero_grad(set_to_none=True)
+        total(losses).backward()
+        self.optimiser.step()
+        self.method.follow(step.clock)
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def validation_errors(self) -> list[float] | None:
+        places = self.split.validation
+        if not len(places):
+            return None
+        part = self.data.train
+        return errors(self.method.answers, self.data, part.images[places], part.labels[places])
+
+
+def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
+    """The config with every `auto` decided: network, device, threads, and the number of steps.
+
+    With `minutes`, a few steps are timed on a throw-away copy and the number of steps is fixed from that.
+    """
+    data = load(config.data)
+    if config.device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"--device must be auto, cpu or cuda, but is {config.device!r}.")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda was asked for, but torch sees no GPU here: use --device cpu.")
+    config = replace(
+        config,
+        network=suitable(data.shape) if config.network == "auto" else config.network,
+        device=("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device,
+        threads=config.threads or len(os.sched_getaffinity(0)),
+    )
+    if config.steps:
+        return config
+    if minutes is not None:
+        return replace(config, steps=steps_within(config, minutes))
+    per_epoch = build(replace(config, steps=1)).batches.per_epoch
+    wanted = epochs if epochs is not None else epochs_for(config.data)
+    return replace(config, steps=max(1, round(wanted * per_epoch)))
+
+
+def steps_within(config: Config, minutes: float) -> int:
+    """How many steps fit, by timing a few of them (and one validation) on a copy that is thrown away."""
+    with threads(config.threads):
+        run = build(replace(config, steps=1_000_000))
+        for number in range(3):
+            run.advance(number)
+        times = []
+        for number in range(3, 13):
+            start = time.perf_counter()
+            run.advance(number)
+            times.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        run.validation_errors()
+        validation = time.perf_counter() - start
+    return max(1, int(60 * minutes / (fmean(times) + validation / run.batches.per_epoch)))
+
+
+def build(config: Config) -> Run:
+    data = load(config.data)
+    parts = split(data, config.labels, config.seed, config.validation, config.balanced)
+    if len(data.shape) == 1 and (config.translate or config.flip):
+        raise UsageError(f"{config.data} holds vectors, which cannot be shifted or mirrored: use --noise alone.")
+
+    def student(i: int) -> nn.Module:
+        seed_global(config.seed, "initialisation", i)
+        net = network(config.network, data.shape, len(data.classes), config.width, config.dropout)
+        return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    known = recipe(config.method)
+    with untouched_generator():
+        method = known.build(student, known.options(**config.options))
+    if "draws" in known.defaults() and not has_dropout(method.students[0]):
+        raise UsageError(
+            f"Method {config.method} measures certainty by dropout, but --dropout is 0: give a positive one."
+        )
+    return Run(
+        config=config,
+        data=data,
+        split=parts,
+        batches=Batches(
+            parts.labelled,
+            parts.unlabelled,
+            (config.labelled_batch, config.unlabelled_batch),
+            seed_of(config.seed, "batches"),
+        ),
+        views={"weak": weak(config.translate, config.flip, config.noise)},
+        method=method,
+        optimiser=torch.optim.SGD(
+            [p for net in method.students for p in net.parameters()],
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            nesterov=config.momentum > 0,
+            foreach=True,
+        ),
+        images=data.train.images.to(config.device),
+        labels=parts.visible(data.train.labels).to(config.device),
+    )
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def untouched_generator() -> Iterator[None]:
+    """Leave the caller's global random numbers as they were."""
+    state = torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(state)

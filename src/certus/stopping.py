@@ -1,0 +1,38 @@
+"""Stop when asked to, after the step under way."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from certus.errors import CertusError
+
+
+class Interrupted(CertusError):
+    """The user stopped the run; everything is saved."""
+
+    exit_code = 130
+
+
+@contextmanager
+def stop_signal(signals: Sequence[signal.Signals]) -> Iterator[threading.Event]:
+    """These signals ask to stop after the step under way; a second one stops at once."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def handle(*_: Any) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
