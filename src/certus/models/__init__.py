@@ -12,7 +12,7 @@ from certus.models.mlp import MLP
 
 NETWORKS = {
     "cnn13": "13 convolutional layers, for images of 16 pixels and more; width 128 is the paper's",
-    "cnn13-small": "the same for images under 16 pixels: the unpadded layer is padded",
+    "cnn13-small": "the same for images of 6 to 15 pixels, with one pool less",
     "mlp": "two hidden layers with dropout, for vectors",
 }
 
@@ -33,7 +33,7 @@ def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout
     if len(shape) != 3:
         raise UsageError(f"Network {name} needs images, but the data are vectors of {shape[0]}: use mlp.")
     small = name == "cnn13-small"
-    if min(shape[1:]) < (4 if small else 12):
+    if min(shape[1:]) < (6 if small else 12):
         least = "mlp" if small else "cnn13-small"
         raise UsageError(f"Images of {shape[1]}×{shape[2]} pixels are too small for {name}: use {least}.")
     return CNN13(shape[0], classes, width, dropout, small)

@@ -4,7 +4,8 @@
     3 × [3×3, 2w]  pool  dropout
     3×3, 4w (no padding)   1×1, 2w   1×1, w   average pool   linear
 
-w = 128 is the paper's. Images under 16 pixels are too small for the unpadded layer after two pools: there it is padded.
+w = 128 is the paper's. Images under 16 pixels (`small`) keep their size at the second pool, which would leave the
+unpadded layer nothing to look at.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class CNN13(nn.Module):
             *(layer(channels, w), layer(w, w), layer(w, w)),
             *(nn.MaxPool2d(2), nn.Dropout(dropout)),
             *(layer(w, 2 * w), layer(2 * w, 2 * w), layer(2 * w, 2 * w)),
-            *(nn.MaxPool2d(2), nn.Dropout(dropout)),
-            *(layer(2 * w, 4 * w, 3, 1 if small else 0), layer(4 * w, 2 * w, 1, 0), layer(2 * w, w, 1, 0)),
+            *(nn.Identity() if small else nn.MaxPool2d(2), nn.Dropout(dropout)),
+            *(layer(2 * w, 4 * w, 3, padding=0), layer(4 * w, 2 * w, 1, padding=0), layer(2 * w, w, 1, padding=0)),
             *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
         )
         self.head = nn.Linear(w, classes)

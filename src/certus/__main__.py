@@ -1,0 +1,3 @@
+from certus.cli import main
+
+main()

@@ -1,0 +1,240 @@
+"""What every registered method must satisfy, now and later: one battery over the registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from certus import run as runs
+from certus.config import Config, resolve
+from certus.folder import Folder
+from certus.method import Consistency
+from certus.methods import METHODS
+from certus.models.roles import role
+from certus.run import Run, build, complete
+from certus.train import Progress, ignore
+
+SMALL = {"data": "moons", "labels": 6, "validation": 0, "width": 8, "labelled_batch": 6, "unlabelled_batch": 10}
+TINY_DIGITS = {"data": "digits", "labels": 10, "validation": 0, "width": 2, "labelled_batch": 5, "unlabelled_batch": 9}
+STEPS = 6
+
+every_method = pytest.mark.parametrize("name", METHODS)
+CIRCLES = [name for name, recipe in METHODS.items() if "teachers" in recipe.defaults()]
+
+
+def config(name: str, options: dict[str, object] | None = None, **settings: object) -> Config:
+    given = {**SMALL, "method": name, "steps": STEPS, "threads": 1, "options": options or {}, **settings}
+    return complete(resolve(given))
+
+
+def trained(run: Run, first: int = 0, last: int = STEPS) -> dict[str, Tensor]:
+    for number in range(first, last):
+        run.advance(number)
+    return {name: t.clone() for name, t in run.method.state.state_dict().items()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def gradients(run: Run, term: str, number: int = STEPS - 1) -> dict[str, float]:
+    """The largest gradient of one term in each network of the method."""
+    run.method.state.zero_grad(set_to_none=True)
+    run.method.terms[term](run.step(number)).backward()
+    networks = {f"student {i}": net for i, net in enumerate(run.method.students)}
+    networks |= {f"answer {i}": net for i, net in enumerate(run.method.answers) if net not in run.method.students}
+    return {
+        name: max((p.grad.abs().max().item() for p in net.parameters() if p.grad is not None), default=0.0)
+        for name, net in networks.items()
+    }
+
+
+@every_method
+@pytest.mark.parametrize("teachers", [1, 3])
+def test_each_term_teaches_its_student_and_no_other_network(name: str, teachers: int) -> None:
+    if teachers > 1 and name not in CIRCLES:
+        pytest.skip("not a circle")
+    run = build(config(name, {"teachers": teachers} if name in CIRCLES else {}))
+    for number in range(2):  # so that teachers and students differ
+        run.advance(number)
+    taught = set()
+    for term in run.method.terms:
+        index = run.method.students.index(run.method.terms[term].student)
+        taught.add(index)
+        for network, size in gradients(run, term).items():
+            assert (size > 0) == (network == f"student {index}"), (term, network, size)
+    assert taught == set(range(len(run.method.students)))
+
+
+@every_method
+def test_no_gradient_flows_into_a_target(name: str) -> None:
+    run = build(config(name))
+    run.advance(0)
+    for term in run.method.terms.values():
+        if isinstance(term, Consistency):
+            target = term.target(run.step(3))
+            assert not target.logits.requires_grad
+            assert not target.weight.requires_grad
+            assert not target.temperature.requires_grad
+
+
+@every_method
+def test_hidden_labels_are_unreachable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = build(config(name))
+    data, parts = honest.data, honest.split
+    hidden = torch.ones(len(data.train), dtype=torch.bool)
+    hidden[parts.labelled] = False
+    assert (honest.labels[hidden] == -1).all()
+    garbage = data.train.labels.clone()
+    garbage[hidden] = 99
+    monkeypatch.setattr(runs, "load", lambda _: replace(data, train=replace(data.train, labels=garbage)))
+    monkeypatch.setattr(runs, "split", lambda *_: parts)
+    assert same(trained(build(config(name))), trained(honest))
+
+
+@every_method
+def test_the_same_seed_gives_the_same_losses_and_another_gives_others(name: str) -> None:
+    first, again, other = (build(config(name, seed=seed)) for seed in (0, 0, 1))
+    a, b, c = (
+        {term: loss.item() for term, loss in run.method.losses(run.step(STEPS - 1)).items()}
+        for run in (first, again, other)
+    )
+    assert a == b
+    assert all(a[term] != c[term] for term in a)
+
+
+@every_method
+@pytest.mark.parametrize("data", [SMALL, TINY_DIGITS], ids=["vectors", "images"])
+def test_train_save_load_go_on_equals_going_on(name: str, data: dict[str, object], tmp_path) -> None:
+    settings = config(name, **data)
+    whole = trained(build(settings))
+    first = Progress(build(settings), Folder(tmp_path))
+    for _ in range(STEPS // 2):
+        first.advance(ignore)
+    first.save()
+    second = Progress.of(build(settings), Folder(tmp_path))
+    assert second.step == STEPS // 2
+    assert same(trained(second.run, second.step), whole)
+
+
+@every_method
+@pytest.mark.parametrize(
+    "sizes", [{"labelled_batch": 1}, {"unlabelled_batch": 1}, {"labelled_batch": 1, "unlabelled_batch": 1}], ids=str
+)
+@pytest.mark.parametrize("data", [SMALL, TINY_DIGITS], ids=["vectors", "images"])
+def test_the_loss_is_finite_on_the_smallest_batches(name: str, data: dict[str, object], sizes: dict[str, int]) -> None:
+    run = build(config(name, **{**data, **sizes}))
+    for number in range(STEPS):
+        assert all(torch.isfinite(loss) for loss in run.advance(number).values())
+    assert all(torch.isfinite(p).all() for net in run.method.students for p in net.parameters())
+
+
+@every_method
+def test_the_loss_is_finite_when_every_answer_is_saturated(name: str) -> None:
+    run = build(config(name))
+    for net in {*run.method.students, *run.method.answers}:
+        net.head.weight.data.mul_(1e6)
+    step = run.step(STEPS - 1)
+    losses = run.method.losses(step)
+    sum(losses.values()).backward()
+    assert all(torch.isfinite(loss) for loss in losses.values())
+    for net in run.method.students:
+        assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
+
+
+@every_method
+def test_repr_prints_the_recipe(name: str) -> None:
+    method = build(config(name)).method
+    lines = repr(method).splitlines()
+    assert lines[0] == name
+    assert all(any(line.strip().startswith(f"{term} = ") for line in lines) for term in method.terms)
+    assert lines[-1] == f"  answer: {role(method.answers[0])}"
+    assert "object at" not in repr(method)
+    assert "Sequential" not in repr(method)
+
+
+@every_method
+def test_statistics_move_once_per_step_in_students_and_never_in_teachers(name: str) -> None:
+    run = build(config(name, **TINY_DIGITS))
+    run.advance(0)
+    state = run.method.state.state_dict()
+    before = {n: t.clone() for n, t in state.items() if "running_" in n or "num_batches" in n}
+    assert before
+    run.method.losses(run.step(1))
+    after = run.method.state.state_dict()
+    for n, t in before.items():
+        if n.startswith("students"):
+            assert not torch.equal(t, after[n])
+            if "num_batches" in n:
+                assert after[n] == t + 1
+        else:
+            assert torch.equal(t, after[n])
+
+
+ALTERNATIVES: dict[str, object] = {
+    "teachers": 2,
+    "weight": 3.5,
+    "ramp": 20.0,
+    "decay": 0.5,
+    "metric": "pe",
+    "draws": 3,
+    "hard": False,
+    "beta": 2.0,
+    "probabilistic": False,
+    "rho": 0.9,
+    "temper": False,
+    "heat": 9.0,
+}
+
+
+@pytest.mark.parametrize(("name", "option"), [(name, o) for name, r in METHODS.items() for o in r.defaults()])
+def test_every_option_changes_the_result(name: str, option: str) -> None:
+    default = METHODS[name].defaults()[option]
+    other = (not default) if isinstance(default, bool) else ALTERNATIVES[option]
+    assert other != default
+    needs = {"beta": "hard", "rho": "probabilistic", "heat": "temper"}
+    switched_on = {needs[option]: True} if option in needs else {}
+    settings = {"unlabelled_batch": 40, "steps": STEPS}
+    a = trained(build(config(name, switched_on, **settings)))
+    b = trained(build(config(name, {**switched_on, option: other}, **settings)))
+    assert not same(a, b)
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_a_circle_of_one_is_the_plain_method_and_students_of_a_larger_one_are_their_own(name: str) -> None:
+    three = build(config(name, {"teachers": 3}))
+    one = build(config(name))
+    first, second, third = (dict(net.state_dict()) for net in three.method.students)
+    assert same(first, dict(one.method.students[0].state_dict()))
+    assert not same(first, second)
+    assert not same(second, third)
+    step = three.step(0)
+    seen = [term.read(step) for term in three.method.terms.values() if isinstance(term, Consistency)]
+    assert not torch.equal(seen[0], seen[1])
+    views = [step.view(name) for name in ("a 1", "a 2", "b 1", "b 2")]
+    assert all(not torch.equal(x, y) for i, x in enumerate(views) for y in views[:i])
+    teachers = [
+        term.source.net for term in three.method.terms.values() if isinstance(term, Consistency)
+    ]  # of students 1, 2, 3
+    assert [role(net) for net in teachers] == ["teacher 3", "teacher 1", "teacher 2"]
+
+
+def test_ccl_with_nothing_switched_on_is_mean_teacher_to_the_bit() -> None:
+    off = {"hard": False, "probabilistic": False, "temper": False}
+    plain = trained(build(config("mean-teacher")))
+    assert same(trained(build(config("ft-ccl", off))), plain)
+
+
+@pytest.mark.parametrize("metric", ["pv", "ev", "pe", "mi", "confidence", "random"])
+def test_ccl_that_keeps_every_target_is_mean_teacher_to_the_bit(metric: str) -> None:
+    """With k so large that all are kept, draws and ranks leave no trace in the student."""
+    keep_all = {"beta": 1e9, "probabilistic": False, "temper": False, "metric": metric}
+    assert same(trained(build(config("ft-ccl", keep_all))), trained(build(config("mean-teacher"))))
+
+
+def test_every_metric_gives_its_own_run() -> None:
+    results = [trained(build(config("ft-ccl", {"metric": m}))) for m in ("pv", "ev", "pe", "mi", "confidence", "random")]
+    assert all(not same(a, b) for i, a in enumerate(results) for b in results[:i])
