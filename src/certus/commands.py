@@ -77,10 +77,8 @@ def new_config(args: Any, given: Given) -> tuple[Config, float | None, float | N
     inherited = base.pop("options", {})
     if "method" in typed and typed["method"] != base.get("method"):
         inherited = {}
-    config = resolve(base | typed | {"options": inherited | options})
-    recipe(config.method).configure(options)
     return (
-        config,
+        resolve(base | typed | {"options": inherited | options}),
         args.epochs if "epochs" in given else None,
         args.minutes if "minutes" in given else None,
     )

@@ -37,7 +37,7 @@ class Recipe:
         options = self.options(**given)
         for f in fields(self.options):
             reason = f.metadata["idle"](options)
-            if f.name in given and reason:
+            if reason and given.get(f.name, f.default) != f.default:
                 raise UsageError(f"{flag(f.name)} would change nothing: {reason}. Leave it out.")
             f.metadata["check"](f.name, getattr(options, f.name))
         return options
