@@ -66,6 +66,11 @@ def read(folder: Path) -> Checkpoint | None:
         raise CertusError(f"Checkpoint {newest} cannot be read: {e}.") from None
 
 
+def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
 def flush(path: Path, data: bytes) -> None:
     with path.open("wb") as f:
         f.write(data)
@@ -94,8 +99,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith("optimiser."):
-            _, i, name = key.split(".", 2)
-            state.setdefault(int(i), {})[name] = value
+    for key, value in part(tensors, "optimiser.").items():
+        i, name = key.split(".", 1)
+        state.setdefault(int(i), {})[name] = value
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

@@ -57,6 +57,11 @@ def method_options() -> Any:
 
 
 TrainSettings = settings("Settings", "What is trained, on what, and how.")
+PretrainSettings = settings(
+    "Settings",
+    "What is looked at, and how.",
+    skip=("method", "labels", "validation", "balanced", "label_noise", "init", "labelled_batch"),
+)
 CompareSettings = settings("Settings", "What every run has in common.", skip=("method", "seed", "threads", "steps"))
 MethodOptions = method_options()
 
@@ -93,6 +98,22 @@ class Train:
 
 
 @dataclass(frozen=True)
+class Pretrain:
+    """Learn what the images look like without any label, by telling how each was turned (RotNet).
+
+    `certus train --init RUN` starts students from it: each has the trunk, and a head of its own."""
+
+    settings: OmitArgPrefixes[PretrainSettings]  # type: ignore[valid-type]
+    epochs: Annotated[
+        float, arg(help="passes over the images, instead of --steps", help_behavior_hint="(default: by data set)")
+    ] = 0.0
+    minutes: Annotated[float, arg(help="train for about so long", help_behavior_hint="")] = 0.0
+    out: Annotated[Path, arg(help="the run's folder", help_behavior_hint="(default: runs/…)")] = Path("runs")
+    save_seconds: Annotated[float, arg(help="how often a checkpoint is written; 0: after every step")] = 30.0
+    json: Annotated[bool, arg(help="print the result as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
 class Compare:
     """Train several methods on the same few labels over several seeds, and print the table of test errors.
 
@@ -114,10 +135,30 @@ class Compare:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """The test error of a run, from its newest checkpoint: of each answering network, and their mean."""
+    """How good a run's answers are on test images: error, by class, NLL, Brier, calibration, what certainty is worth.
+
+    Of several teachers the mean of their figures is told, never their ensemble's."""
 
     run: Annotated[Positional[Path], arg(help="the run's folder")]
+    data: Annotated[str, arg(help="another data set or folder", help_behavior_hint="(default: the run's own)")] = ""
+    data_dir: Annotated[str, arg(help="where its files lie", help_behavior_hint="")] = ""
+    draws: Annotated[int, arg(help="Monte-Carlo draws that certainty is computed from")] = 10
+    metric: Annotated[str, arg(help="what the most certain are chosen by")] = "pe"
     json: Annotated[bool, arg(help="print it as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Label pictures with a trained run, and say how certain each answer is.
+
+    Several teachers answer with the mean of their probabilities."""
+
+    run: Annotated[Positional[Path], arg(help="the run's folder")]
+    pictures: Annotated[Positional[Path], arg(help="a folder of pictures, or one picture")]
+    out: Annotated[Path, arg(help="where the answers go: .csv, .json or .parquet")] = Path("predictions.csv")
+    top: Annotated[int, arg(help="how many classes are named for each picture")] = 1
+    draws: Annotated[int, arg(help="Monte-Carlo draws that certainty is computed from; 0: none")] = 10
+    metric: Annotated[str, arg(help="what the rank is by: pv, ev, pe, mi, pr or confidence")] = "pe"
 
 
 @dataclass(frozen=True)
@@ -129,15 +170,21 @@ class Methods:
 
 @dataclass(frozen=True)
 class Data:
-    """List the data sets."""
+    """List the data sets; `certus data fetch NAME` downloads one."""
 
+    action: Annotated[Positional[tuple[str, ...]], arg(help="nothing, or: fetch NAME", metavar="[fetch NAME]")] = ()
+    data_dir: Annotated[
+        str, arg(help="where the files lie", help_behavior_hint="(default: $CERTUS_DATA or the user's cache)")
+    ] = ""
     json: Annotated[bool, arg(help="print them as JSON", help_behavior_hint="")] = False
 
 
 COMMANDS: dict[str, Any] = {
     "train": Train,
+    "pretrain": Pretrain,
     "compare": Compare,
     "evaluate": Evaluate,
+    "predict": Predict,
     "methods": Methods,
     "data": Data,
 }

@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from certus.data import is_folder
 from certus.errors import UsageError, unknown
 from certus.methods import recipe
 from certus.methods.recipe import at_least, between
-from certus.presets import METHOD_PRESETS, PRESETS
+from certus.presets import METHOD_PRESETS, PICTURES, PRESETS
 
 
 def setting(default: Any, help: str, check: Any = None) -> Any:
@@ -27,16 +28,24 @@ def setting(default: Any, help: str, check: Any = None) -> Any:
 class Config:
     """Everything that decides a run's result."""
 
-    data: str = setting("digits", "the data set")
+    data: str = setting("digits", "the data set by name (`certus data` lists them), or a folder of pictures")
+    data_dir: str = setting("", "where the files of the data sets lie; nothing: $CERTUS_DATA or the user's cache")
+    size: int = setting(0, "pixels to which one's own pictures are resized; 0: chosen from them", at_least(0))
     method: str = setting("ft-ccl", "the method; `certus methods` lists them")
-    labels: int = setting(20, "how many labels may be seen", at_least(1))
+    labels: int = setting(20, "how many labels may be seen; 0: all that there are", at_least(0))
     seed: int = setting(0, "of the split, the initialisation and every random draw", at_least(0))
-    validation: int = setting(200, "extra labelled images, never trained on, for the validation error", at_least(0))
+    validation: int = setting(
+        200,
+        "extra labelled images, never trained on, for the validation error; −1: a fifth of the labels",
+        at_least(-1),
+    )
     balanced: bool = setting(True, "the same number of labels for every class; off: drawn purely at random")
+    label_noise: float = setting(0.0, "this fraction of the labels is replaced by random ones", between(0, 1))
 
     network: str = setting("auto", "the network; auto takes the one that fits the images")
     width: int = setting(32, "channels of its first layers", at_least(1))
     dropout: float = setting(0.5, "probability of its dropout", between(0, 0.95))
+    init: str = setting("", "start from this run of `certus pretrain`; several with commas, one per student")
 
     translate: int = setting(2, "views: shift by up to this many pixels", at_least(0))
     flip: bool = setting(False, "views: mirror left to right by chance")
@@ -86,16 +95,16 @@ def resolve(given: Mapping[str, Any]) -> Config:
     defaults: dict[str, Any] = {f.name: f.default for f in fields(Config) if f.name != "options"}
     data, method = plain.get("data", defaults["data"]), plain.get("method", defaults["method"])
     known = recipe(method)
-    settings = defaults | PRESETS.get(data, {}) | plain
+    recommended = METHOD_PRESETS.get((data, method), {})
+    own = {name: value for name, value in recommended.items() if name in known.defaults()}
+    around = {name: value for name, value in recommended.items() if name not in own}
+    settings = defaults | PRESETS.get(data, PICTURES if is_folder(data) else {}) | around | plain
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
     chosen = given.get("options", {})
     known.configure(chosen)
-    recommended = {
-        name: value for name, value in METHOD_PRESETS.get((data, method), {}).items() if name in known.defaults()
-    }
-    return Config(**settings, options=known.defaults() | recommended | dict(chosen))
+    return Config(**settings, options=known.defaults() | own | dict(chosen))
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
 
+from certus.certainty import unconfidence
 from certus.data import Dataset
 from certus.folder import Folder
+from certus.scores import risk_coverage
 
 COLOURS = ("#7f7f7f", "#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b")
 RIGHT, WRONG = "#2ca02c", "#d62728"
@@ -95,7 +97,7 @@ def draw_coverage(axes: Axes, runs: Mapping[str, Sequence[Folder]], colours: Map
                 continue
             said = load_file(folder.predictions)
             if "pe" in said:
-                curves.append(risk(said["probabilities"][0], said["labels"], said["pe"], share))
+                curves.append(risk_coverage(said["probabilities"][0], said["labels"], said["pe"], share.tolist()))
         if curves:
             axes.plot(100 * share, np.mean(curves, 0), color=colours[method], label=method)
     axes.set_ylim(bottom=0)
@@ -107,27 +109,18 @@ def draw_coverage(axes: Axes, runs: Mapping[str, Sequence[Folder]], colours: Map
     tidy(axes)
 
 
-def risk(probabilities: np.ndarray, labels: np.ndarray, uncertainty: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Error (%) when only the most certain share of the images is answered."""
-    order = np.argsort(uncertainty, kind="stable")
-    wrong = (probabilities.argmax(1) != labels)[order]
-    counts = np.maximum(1, np.round(share * len(wrong)).astype(int))
-    return 100 * np.cumsum(wrong)[counts - 1] / counts
-
-
 def draw_images(figure: Figure, grid: Any, data: Dataset, folder: Folder, method: str) -> None:
     """The test images that a run is most and least sure of, with its answers, in green where right."""
     said = load_file(folder.predictions)
     answers = said["probabilities"][0].argmax(1)
-    by = "pe" if "pe" in said else "confidence"
-    uncertainty = said[by] if by in said else 1 - said["probabilities"][0].max(1)
-    order = np.argsort(uncertainty, kind="stable")
-    rows = ((1, order[:20], "most certain"), (2, order[::-1][:20], "least certain"))
+    uncertainty = said["pe"] if "pe" in said else unconfidence(said["probabilities"][0])
+    order = uncertainty.argsort(stable=True)
+    rows = ((1, order[:20], "most certain"), (2, order.flip(0)[:20], "least certain"))
     for row, places, title in rows:
         area = grid[row, :].subgridspec(1, len(places))
-        for column, place in enumerate(places):
+        for column, place in enumerate(places.tolist()):
             axes = figure.add_subplot(area[0, column])
-            image = data.test.images[int(place)].permute(1, 2, 0).numpy()
+            image = data.test.images[place].permute(1, 2, 0).numpy()
             axes.imshow(image.squeeze(), cmap="gray_r" if image.shape[2] == 1 else None)
             right = answers[place] == said["labels"][place]
             axes.set_title(

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from certus.config import Config, resolve
-from certus.data.split import Split
 from certus.errors import UsageError
+from certus.run import Run
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class Folder:
     @property
     def config(self) -> Path:
         return self.path / "config.toml"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.json"
 
     @property
     def metrics(self) -> Path:
@@ -56,21 +60,32 @@ class Folder:
     def finished(self) -> bool:
         return self.result.is_file()
 
-    def create(self, config: Config, split: Split, fingerprint: str) -> None:
+    def create(self, run: Run) -> None:
         """Write what a run starts from; the config comes last, so that a folder with one is complete."""
+        config, split, data = run.config, run.split, run.data
         self.path.mkdir(parents=True, exist_ok=True)
+        seen = run.labels[split.labelled.to(run.labels.device)].cpu()
+        noisy = seen != data.train.labels[split.labelled]
         put_json(
             self.path / "split.json",
             {
                 "data": config.data,
-                "fingerprint": fingerprint,
+                "fingerprint": data.fingerprint,
                 "seed": config.seed,
                 "balanced": config.balanced,
                 "labelled": split.labelled.tolist(),
                 "validation": split.validation.tolist(),
                 "unlabelled": len(split.unlabelled),
+                "validation from": "extra labels"
+                if len(split.validation)
+                else "its own part" * (data.validation is not None),
+                "wrong labels": {
+                    str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
+                },
             },
         )
+        mean, std = (s.flatten().tolist() for s in data.scale)
+        put_json(self.model, {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std})
         put_json(self.path / "environment.json", environment())
         put(self.config, config.text())
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from certus.data.batches import Sees
 from certus.losses import Distance, mse
 from certus.models.roles import role
 from certus.schedules import Clock, Constant, Schedule
@@ -129,7 +130,7 @@ class Method:
     answers: tuple[nn.Module, ...]
     followers: tuple[Follower, ...] = ()
     memory: tuple[nn.Module, ...] = ()  # sources that remember, so that their buffers are saved
-    unlabelled: bool = True  # whether batches hold unlabelled images too
+    sees: Sees = "both"
 
     def losses(self, step: Step) -> dict[str, Tensor]:
         return {name: term(step) for name, term in self.terms.items()}

@@ -22,6 +22,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+PICTURES: dict[str, Any] = {  # one's own
+    "labels": 0,
+    "validation": -1,
+    "dropout": 0.3,
+    "flip": True,
+    "labelled_batch": 32,
+    "unlabelled_batch": 96,
+}
+
 METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {}
 
 EPOCHS = {"digits": 40.0, "moons": 40.0}

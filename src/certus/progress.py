@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from certus.train import Listen, Tick
 
@@ -47,6 +55,21 @@ def bars() -> Progress:
         console=console,
         refresh_per_second=4,
     )
+
+
+@contextmanager
+def decoding_progress() -> Iterator[Callable[[int, int], None]]:
+    """For pictures that are read for the first time."""
+    with Progress(
+        TextColumn("reading pictures"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ checkpoint needs no generator's state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 
 import torch
@@ -32,3 +34,13 @@ def seed_global(*purpose: Purpose, device: torch.device | str = "cpu") -> None:
         torch.cuda.default_generators[index].manual_seed(seed_of(*purpose))
     else:
         torch.default_generator.manual_seed(seed_of(*purpose))
+
+
+@contextmanager
+def untouched_generator() -> Iterator[None]:
+    """Leave the caller's global random numbers as they were."""
+    state = torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(state)

@@ -7,15 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 
 import torch
 from torch import Tensor, nn
 
 from certus.config import Config
-from certus.data import Dataset, load
+from certus.data import Dataset, Part, is_folder, load
 from certus.data.batches import Batches
-from certus.data.split import Split, split
+from certus.data.split import Split, corrupt, split
 from certus.errors import CertusError, UsageError
 from certus.evaluate import errors
 from certus.method import Method, total
@@ -23,10 +24,12 @@ from certus.methods import recipe
 from certus.models import network, suitable
 from certus.models.modes import has_dropout
 from certus.presets import epochs_for
-from certus.randomness import seed_global, seed_of
+from certus.pretraining import plant, trunk
+from certus.randomness import seed_global, seed_of, untouched_generator
 from certus.schedules import Clock, cosine
 from certus.step import Batch, Step
-from certus.views import Views, weak
+from certus.views import Augmentation, Chain, Views, weak
+from certus.views.randaugment import RandAugment
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +45,11 @@ class Run:
     optimiser: torch.optim.SGD
     images: Tensor  # (N, …) the training images, on the device, as stored
     labels: Tensor  # (N,) −1 where the run may not look
+    validation: Part  # never trained on
 
     def step(self, number: int) -> Step:
         """The number-th step, from 0: a pure function of config and number."""
-        places = self.batches(number, self.method.unlabelled).to(self.images.device)
+        places = self.batches(number, self.method.sees).to(self.images.device)
         batch = Batch(self.data.normalised(self.images[places]), self.labels[places], places)
         clock = Clock(number, self.config.steps, len(places))
         return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
@@ -68,12 +72,10 @@ class Run:
         self.method.follow(step.clock)
         return {name: loss.detach() for name, loss in losses.items()}
 
-    def validation_errors(self) -> list[float] | None:
-        places = self.split.validation
-        if not len(places):
-            return None
-        part = self.data.train
-        return errors(self.method.answers, self.data, part.images[places], part.labels[places])
+    def validation_errors(self) -> list[float]:
+        """Of each answering network; nothing where there is none, or nothing to ask it."""
+        part = self.validation
+        return errors(self.method.answers, self.data.normalised, part.images, part.labels) if len(part) else []
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
@@ -81,15 +83,21 @@ def complete(config: Config, epochs: float | None = None, minutes: float | None 
 
     With `minutes`, a few steps are timed on a throw-away copy and the number of steps is fixed from that.
     """
-    data = load(config.data)
+    data = load(config.data, config.data_dir, config.size)
     if config.device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device must be auto, cpu or cuda, but is {config.device!r}.")
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device cuda was asked for, but torch sees no GPU here: use --device cpu.")
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
     config = replace(
         config,
-        network=suitable(data.shape) if config.network == "auto" else config.network,
-        device=("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device,
+        data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
+        data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
+        size=data.shape[1] if is_folder(config.data) else 0,
+        validation=fifth if config.validation < 0 else config.validation,
+        network=suitable(data.shape, device == "cuda") if config.network == "auto" else config.network,
+        device=device,
         threads=config.threads or len(os.sched_getaffinity(0)),
     )
     if config.steps:
@@ -118,24 +126,43 @@ def steps_within(config: Config, minutes: float) -> int:
     return max(1, int(60 * minutes / (fmean(times) + validation / run.batches.per_epoch)))
 
 
-def build(config: Config) -> Run:
-    data = load(config.data)
-    parts = split(data, config.labels, config.seed, config.validation, config.balanced)
-    if len(data.shape) == 1 and (config.translate or config.flip):
-        raise UsageError(f"{config.data} holds vectors, which cannot be shifted or mirrored: use --noise alone.")
+def make_method(config: Config, shape: tuple[int, ...], classes: int) -> Method:
+    """The method with its networks, each student initialised on its own or from a pretraining run."""
+    known = recipe(config.method)
+    starts = [trunk(Path(start)) for start in config.init.split(",") if start]
 
     def student(i: int) -> nn.Module:
         seed_global(config.seed, "initialisation", i)
-        net = network(config.network, data.shape, len(data.classes), config.width, config.dropout)
+        net = network(config.network, shape, known.classes or classes, config.width, config.dropout)
+        if starts:
+            plant(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    known = recipe(config.method)
     with untouched_generator():
-        method = known.build(student, known.options(**config.options))
-    if "draws" in known.defaults() and not has_dropout(method.students[0]):
+        return known.build(student, known.options(**config.options))
+
+
+def build(config: Config) -> Run:
+    data = load(config.data, config.data_dir, config.size)
+    parts = split(data, config.labels, config.seed, config.validation, config.balanced)
+    held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
+    if len(data.shape) == 1 and (config.translate or config.flip):
+        raise UsageError(f"{config.data} holds vectors, which cannot be shifted or mirrored: use --noise alone.")
+
+    method = make_method(config, data.shape, len(data.classes))
+    if "draws" in config.options and not has_dropout(method.students[0]):
         raise UsageError(
             f"Method {config.method} measures certainty by dropout, but --dropout is 0: give a positive one."
         )
+    if method.sees == "both" and not len(parts.unlabelled):
+        raise UsageError(
+            f"{config.data} has no unlabelled images, from which {config.method} learns: add some, ask for fewer "
+            "--labels, or use --method supervised."
+        )
+    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    views: dict[str, Augmentation] = {"weak": weak(config.translate, config.flip, config.noise)}
+    if len(data.shape) == 3:
+        views["strong"] = Chain((views["weak"], RandAugment(*data.scale)))
     return Run(
         config=config,
         data=data,
@@ -146,7 +173,7 @@ def build(config: Config) -> Run:
             (config.labelled_batch, config.unlabelled_batch),
             seed_of(config.seed, "batches"),
         ),
-        views={"weak": weak(config.translate, config.flip, config.noise)},
+        views=views,
         method=method,
         optimiser=torch.optim.SGD(
             [p for net in method.students for p in net.parameters()],
@@ -157,7 +184,8 @@ def build(config: Config) -> Run:
             foreach=True,
         ),
         images=data.train.images.to(config.device),
-        labels=parts.visible(data.train.labels).to(config.device),
+        labels=labels.to(config.device),
+        validation=data.validation if data.validation and not len(held_out) else held_out,
     )
 
 
@@ -169,13 +197,3 @@ def threads(n: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def untouched_generator() -> Iterator[None]:
-    """Leave the caller's global random numbers as they were."""
-    state = torch.default_generator.get_state()
-    try:
-        yield
-    finally:
-        torch.default_generator.set_state(state)

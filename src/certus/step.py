@@ -77,14 +77,18 @@ class Step:
         with torch.no_grad(), dropout_only(net):
             for t in range(passes):
                 x = self.views["weak"](self.batch.images, self.generator(f"view {name} draw {t}"))
-                seed_global(self.seed, self.clock.step, f"dropout {name} draw {t}", device=self.device)
+                self.seed_dropout(f"{name} draw {t}")
                 drawn.append(net(x).softmax(1))
         return torch.stack(drawn)
+
+    def seed_dropout(self, name: str) -> None:
+        """The next forward has the dropout of perturbation `name`."""
+        seed_global(self.seed, self.clock.step, f"dropout {name}", device=self.device)
 
     def _once(self, how: str, net: nn.Module, name: str, kind: str, forward: Callable[[Tensor], Tensor]) -> Tensor:
         key = (id(net), name, kind, how)
         if key not in self._answers:
             x = self.view(name, kind)
-            seed_global(self.seed, self.clock.step, f"dropout {name}", device=self.device)
+            self.seed_dropout(name)
             self._answers[key] = forward(x)
         return self._answers[key]

@@ -17,12 +17,14 @@ from certus import checkpoint
 from certus.certainty import METRICS
 from certus.config import Config
 from certus.errors import CertusError
-from certus.evaluate import draws, error, probabilities
+from certus.evaluate import draws, probabilities
 from certus.folder import Folder, put_json
 from certus.models.modes import has_dropout
 from certus.models.roles import role
-from certus.run import Run, build, threads, untouched_generator
+from certus.randomness import untouched_generator
+from certus.run import Run, build, threads
 from certus.schedules import Clock, cosine
+from certus.scores import error
 from certus.stopping import Interrupted, stop_signal
 
 
@@ -57,7 +59,7 @@ def train(
     with threads(config.threads), untouched_generator(), stop_signal(signals) as stopped:
         run = build(config)
         if not folder.exists():
-            folder.create(config, run.split, run.data.fingerprint)
+            folder.create(run)
         progress = Progress.of(run, folder)
         saved = time.monotonic()
         while progress.step < config.steps:
@@ -110,12 +112,11 @@ class Progress:
         sums = self.sums = defaultdict(float, self.sums or {})
         for name, loss in losses.items():
             sums[name] += loss
-        validation = None
+        validation: list[float] = []
         if self.step % per_epoch == 0 or self.step == run.config.steps:
             validation = self.close_epoch()
         spent = time.perf_counter() - start
         self.seconds += spent
-        images = run.config.labelled_batch + run.config.unlabelled_batch * run.method.unlabelled
         listen(
             Tick(
                 step=self.step,
@@ -123,12 +124,12 @@ class Progress:
                 epoch=-(-self.step // per_epoch),
                 epochs=-(-run.config.steps // per_epoch),
                 losses=losses,
-                images_per_second=images / spent,
+                images_per_second=run.batches.size(run.method.sees) / spent,
                 validation_error=fmean(validation) if validation else None,
             )
         )
 
-    def close_epoch(self) -> list[float] | None:
+    def close_epoch(self) -> list[float]:
         """Validate, and write the epoch's line."""
         run, per_epoch = self.run, self.run.batches.per_epoch
         validation = run.validation_errors()
@@ -152,11 +153,8 @@ class Progress:
 def restore(run: Run, found: checkpoint.Checkpoint) -> int:
     """Put a checkpoint's tensors into a run; the number of steps that it has done."""
     tensors, meta = found
-    prefix = "method."
     try:
-        run.method.state.load_state_dict(
-            {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-        )
+        run.method.state.load_state_dict(checkpoint.part(tensors, "method."))
     except RuntimeError:
         raise CertusError(
             "The checkpoint does not fit the run's config.toml: its tensors have other names or shapes."
@@ -167,14 +165,15 @@ def restore(run: Run, found: checkpoint.Checkpoint) -> int:
 
 def conclude(run: Run, folder: Folder, seconds: float) -> dict[str, Any]:
     """Read the test set, once: each answering network's error and their mean, and what was said of each image."""
-    test, nets = run.data.test, run.method.answers
-    said = torch.stack([probabilities(net, run.data, test.images) for net in nets])  # (n, N, C)
-    each = [error(p, test.labels) for p in said]
-    tensors = {"probabilities": said, "labels": test.labels}
-    if has_dropout(nets[0]):
-        drawn = draws(nets[0], run.data, test.images, passes=10, seed=run.config.seed)
-        tensors |= {name: metric(drawn) for name, metric in METRICS.items()}
-    folder.predictions.write_bytes(save(tensors))
+    test, nets, each = run.data.test, run.method.answers, []
+    if nets and len(test):
+        said = torch.stack([probabilities(net, run.data.normalised, test.images) for net in nets])  # (n, N, C)
+        each = [error(p, test.labels) for p in said]
+        tensors = {"probabilities": said, "labels": test.labels}
+        if has_dropout(nets[0]):
+            drawn = draws(nets[0], run.data.normalised, test.images, passes=10, seed=run.config.seed)
+            tensors |= {name: metric(drawn) for name, metric in METRICS.items()}
+        folder.predictions.write_bytes(save(tensors))
     validation = run.validation_errors()
     result = {
         "method": run.config.method,
@@ -182,8 +181,8 @@ def conclude(run: Run, folder: Folder, seconds: float) -> dict[str, Any]:
         "labels": run.config.labels,
         "seed": run.config.seed,
         "steps": run.config.steps,
-        "test_error": fmean(each),
-        "test_errors": {role(net): e for net, e in zip(nets, each, strict=True)},
+        "test_error": fmean(each) if each else None,
+        "test_errors": {role(net): e for net, e in zip(nets, each, strict=False)},
         "validation_error": fmean(validation) if validation else None,
         "seconds": round(seconds, 3),
     }

@@ -1,26 +1,82 @@
-"""Data sets by name."""
+"""Data sets by name, or a folder of one's own pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache as remembered
+from pathlib import Path
 
+from certus.data.cache import Listen
+from certus.data.cifar import cifar10, cifar100
 from certus.data.dataset import Dataset, Part
 from certus.data.digits import digits
+from certus.data.fashion_mnist import fashion_mnist
+from certus.data.files import OFFICIAL, data_folder, fetch
 from certus.data.moons import moons
-from certus.errors import unknown
+from certus.data.pictures import Pictures
+from certus.data.pictures import load as load_pictures
+from certus.data.svhn import svhn
+from certus.errors import UsageError, unknown
 
-DATASETS: dict[str, tuple[str, Callable[[], Dataset]]] = {
-    "digits": ("1,797 handwritten digits of 8×8 pixels, part of scikit-learn", digits),
-    "moons": ("two half circles in the plane, for a first look and for tests", moons),
+
+@dataclass(frozen=True)
+class Known:
+    """A data set that certus can load by name."""
+
+    about: str
+    load: Callable[[Path], Dataset]
+
+
+DATASETS = {
+    "digits": Known("1,797 handwritten digits of 8×8 pixels, part of scikit-learn", lambda _: digits()),
+    "moons": Known("two half circles in the plane, for a first look and for tests", lambda _: moons()),
+    "cifar10": Known("60,000 photographs of 32×32 pixels, 10 classes", cifar10),
+    "cifar100": Known("60,000 photographs of 32×32 pixels, 100 classes", cifar100),
+    "svhn": Known("99,289 house numbers of 32×32 pixels", svhn),
+    "fashion-mnist": Known("70,000 pieces of clothing, 28×28 pixels, grey", fashion_mnist),
 }
 
 
-@cache
-def load(name: str) -> Dataset:
+def is_folder(name: str) -> bool:
+    """Whether `--data` names a folder of pictures: it holds a slash, or is no data set's name but a folder here."""
+    return name not in DATASETS and ("/" in name or name in (".", "..") or Path(name).is_dir())
+
+
+_opened: dict[tuple[Path, int], Pictures] = {}
+
+
+def pictures(folder: str, size: int = 0, listen: Listen = lambda *_: None) -> Pictures:
+    """A folder of pictures, opened once; `listen` hears (pictures read, pictures to read)."""
+    root = Path(folder).resolve()
+    if (root, size) not in _opened:
+        found = load_pictures(root, size or None, listen=listen)
+        _opened[root, size] = _opened[root, found.size] = found
+    return _opened[root, size]
+
+
+@remembered
+def load(name: str, root: str = "", size: int = 0) -> Dataset:
+    """By name, its files in `root` (nothing: the usual data folder); or a folder of pictures, at this size."""
+    if is_folder(name):
+        found = pictures(name, size)
+        return replace(found.dataset, validation=found.validation)
     if name not in DATASETS:
         raise unknown("data set", name, DATASETS)
-    return DATASETS[name][1]()
+    if size:
+        raise UsageError(f"--size is for one's own pictures; those of {name} have the size that they have.")
+    return DATASETS[name].load(data_folder(Path(root) if root else None))
 
 
-__all__ = ["DATASETS", "Dataset", "Part", "load"]
+__all__ = [
+    "DATASETS",
+    "OFFICIAL",
+    "Dataset",
+    "Part",
+    "Pictures",
+    "data_folder",
+    "fetch",
+    "is_folder",
+    "load",
+    "pictures",
+]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from certus.randomness import generator, seed_of
+
+# What a method's batches hold: labelled and unlabelled images, labelled ones alone, or all alike without their labels.
+Sees = Literal["both", "labelled", "everything"]
 
 
 @dataclass
@@ -44,14 +48,24 @@ class Batches:
         self.labelled, self.unlabelled, self.sizes = labelled, unlabelled, sizes
         self._labelled = Stream(len(labelled), seed_of(seed, "labelled"))
         self._unlabelled = Stream(len(unlabelled), seed_of(seed, "unlabelled"))
+        self.everything = torch.cat([labelled, unlabelled])
+        self._everything = Stream(len(self.everything), seed_of(seed, "everything"))
+
+    def size(self, sees: Sees) -> int:
+        """Images per step."""
+        return {"both": sum(self.sizes), "labelled": self.sizes[0], "everything": self.sizes[1]}[sees]
 
     @property
     def per_epoch(self) -> int:
-        return max(1, round(len(self.unlabelled) / self.sizes[1]))
+        """Without unlabelled images, one over the labelled ones."""
+        n, size = (len(self.unlabelled), self.sizes[1]) if len(self.unlabelled) else (len(self.labelled), self.sizes[0])
+        return max(1, round(n / size))
 
-    def __call__(self, step: int, unlabelled: bool = True) -> Tensor:
+    def __call__(self, step: int, sees: Sees = "both") -> Tensor:
         """Places in the training set, the labelled ones first."""
+        if sees == "everything":
+            return self.everything[self._everything.take(step, self.sizes[1])]
         places = self.labelled[self._labelled.take(step, self.sizes[0])]
-        if not unlabelled:
+        if sees == "labelled":
             return places
         return torch.cat([places, self.unlabelled[self._unlabelled.take(step, self.sizes[1])]])

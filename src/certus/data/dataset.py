@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import sqrt
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +15,7 @@ SLICE = 4096  # images that are looked at together, so that a large data set is 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Images with their labels."""
+    """Images with their labels; −1 for one that nobody has labelled."""
 
     images: Tensor  # (N, C, H, W) uint8, or (N, D) float32
     labels: Tensor  # (N,) int64
@@ -31,8 +29,8 @@ class Dataset:
     name: str
     classes: tuple[str, ...]
     train: Part
-    test: Part
-    preset: Mapping[str, Any] = field(default_factory=dict)  # settings that suit it, chosen on validation labels
+    test: Part  # may be empty
+    validation: Part | None = None  # where the data set brings its own
 
     @property
     def shape(self) -> tuple[int, ...]:

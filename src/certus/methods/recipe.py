@@ -23,6 +23,7 @@ class Recipe:
     reference: str
     options: type
     build: Callable[[Network, Any], Method]
+    classes: int = 0  # of its own task; 0: those of the data
 
     def defaults(self) -> dict[str, Any]:
         return {f.name: f.default for f in fields(self.options)}

@@ -20,7 +20,7 @@ def supervised(network: Network, options: Options) -> Method:  # noqa: ARG001 (e
         students=(student,),
         answers=(student,),
         terms={"supervised": CrossEntropy(See(student, "a"))},
-        unlabelled=False,
+        sees="labelled",
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from torch import nn
@@ -9,31 +12,47 @@ from torch import nn
 from certus.errors import UsageError, unknown
 from certus.models.cnn13 import CNN13
 from certus.models.mlp import MLP
+from certus.models.quick import Quick
+from certus.models.wrn import WRN
+
+
+@dataclass(frozen=True)
+class Kind:
+    about: str
+    build: Callable[..., nn.Module]  # (channels or inputs, classes, width, dropout)
+    least: int = 0  # pixels of the smaller side; 0: for vectors
+    instead: str = ""  # what to use below that
+
 
 NETWORKS = {
-    "cnn13": "13 convolutional layers, for images of 16 pixels and more; width 128 is the paper's",
-    "cnn13-small": "the same for images of 6 to 15 pixels, with one pool less",
-    "mlp": "two hidden layers with dropout, for vectors",
+    "cnn13": Kind("13 convolutional layers; width 128 is the paper's", CNN13, 12, "cnn13-small"),
+    "cnn13-small": Kind(
+        "the same with one pool less, for images under 16 pixels", partial(CNN13, small=True), 6, "mlp"
+    ),
+    "wrn-28": Kind("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 8, "cnn13-small"),
+    "quick": Kind("5 convolutional layers, for a machine without a GPU", Quick, 8, "cnn13-small"),
+    "mlp": Kind("two hidden layers with dropout, for vectors", MLP),
 }
 
 
-def suitable(shape: tuple[int, ...]) -> str:
-    """The network that fits inputs of this shape: (D,) or (C, H, W)."""
+def suitable(shape: tuple[int, ...], accelerated: bool = False) -> str:
+    """The network that fits inputs of this shape, (D,) or (C, H, W), and the machine."""
     if len(shape) == 1:
         return "mlp"
-    return "cnn13" if min(shape[1:]) >= 16 else "cnn13-small"
+    if min(shape[1:]) < 16:
+        return "cnn13-small"
+    return "cnn13" if accelerated else "quick"
 
 
 def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout: float) -> nn.Module:
     """Build a network for inputs of this shape; its initialisation is drawn from the global generator."""
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
-    if name == "mlp":
-        return MLP(prod(shape), classes, width, dropout)
+    kind = NETWORKS[name]
+    if not kind.least:
+        return kind.build(prod(shape), classes, width, dropout)
     if len(shape) != 3:
         raise UsageError(f"Network {name} needs images, but the data are vectors of {shape[0]}: use mlp.")
-    small = name == "cnn13-small"
-    if min(shape[1:]) < (6 if small else 12):
-        least = "mlp" if small else "cnn13-small"
-        raise UsageError(f"Images of {shape[1]}×{shape[2]} pixels are too small for {name}: use {least}.")
-    return CNN13(shape[0], classes, width, dropout, small)
+    if min(shape[1:]) < kind.least:
+        raise UsageError(f"Images of {shape[1]}×{shape[2]} pixels are too small for {name}: use {kind.instead}.")
+    return kind.build(shape[0], classes, width, dropout)

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 
 def layer(inputs: int, outputs: int, kernel: int = 3, padding: int = 1) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, padding=padding, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.LeakyReLU(0.1, inplace=True),
-    )
+    """Convolution, batch norm, LeakyReLU."""
+    convolution = nn.Conv2d(inputs, outputs, kernel, padding=padding, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, a=0.1)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.LeakyReLU(0.1, inplace=True))
 
 
 class CNN13(nn.Module):
@@ -34,9 +33,6 @@ class CNN13(nn.Module):
             *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
         )
         self.head = nn.Linear(w, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, a=0.1)
 
     def features(self, images: Tensor) -> Tensor:
         return self.trunk(images)  # (B, w)

@@ -1,0 +1,128 @@
+"""certus compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from certus import compare, figures
+from certus.commands.training import Given, typed_settings
+from certus.config import Config, resolve
+from certus.data import load
+from certus.errors import CertusError, UsageError
+from certus.folder import Folder, put_json
+from certus.methods import METHODS, recipe
+from certus.methods.recipe import flag
+from certus.progress import console, many_progress
+from certus.run import complete
+from certus.stopping import Interrupted
+
+
+def compare_command(args: Any, given: Given) -> int:
+    names = list(METHODS) if args.methods == "all" else [m for m in args.methods.split(",") if m]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"--methods must name each method once, with commas between, but is {args.methods!r}.")
+    if args.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1, but is {args.seeds}.")
+    if args.workers < 0:
+        raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
+    if "epochs" in given and not args.epochs > 0:
+        raise UsageError(f"--epochs must be more than 0, but is {args.epochs:g}.")
+    common, options = typed_settings(args.settings, given), typed_settings(args.options, given)
+    recipes = [recipe(name) for name in names]
+    for option in options:
+        if not any(option in r.defaults() for r in recipes):
+            raise UsageError(f"None of {', '.join(names)} has an option {flag(option)}.")
+    out = args.out if "out" in given else None
+    cells = []
+    configs: dict[str, Config] = {}
+    for seed in range(args.seeds):
+        for known in recipes:
+            own = {o: v for o, v in options.items() if o in known.defaults()}
+            if known.name not in configs:
+                config = resolve({**common, "method": known.name, "threads": 1, "options": own})
+                configs[known.name] = complete(config, args.epochs if "epochs" in given else None)
+            config = replace(configs[known.name], seed=seed)
+            out = out or Path("runs") / f"compare-{Path(config.data).name}-{config.labels}"
+            cells.append(compare.Cell(config, compare.cell_folder(out, known.name, seed)))
+    assert out is not None
+    return run_comparison(cells, out, args.workers or len(os.sched_getaffinity(0)), args.json)
+
+
+def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: bool) -> int:
+    config = cells[0].config
+    console.print(
+        f"{len(cells)} runs on {config.data}: {config.labels} labels, {config.steps} steps each, "
+        f"{workers} at a time, in {out}",
+        soft_wrap=True,
+    )
+    for cell in cells:
+        compare.check(cell)
+    failed: dict[str, CertusError] = {}
+    with many_progress(len(cells)) as progress:
+
+        def done(cell: compare.Cell, outcome: dict[str, Any] | CertusError) -> None:
+            if isinstance(outcome, CertusError):
+                failed[cell.name] = outcome
+                progress.finish(cell.name, f"failed: {outcome}")
+            else:
+                progress.finish(cell.name, f"done in {outcome['seconds']:.0f} s")
+
+        try:
+            results = compare.run_all(cells, workers, lambda c, tick: progress.tick(c.name, tick), done)
+        except KeyboardInterrupt:
+            command = shlex.join(["certus", *sys.argv[1:]])
+            raise Interrupted(f"Stopped; every run is saved. Go on with: {command}") from None
+    summary = compare.summarise(cells, results)
+    put_json(out / "results.json", summary)
+    picture = out / "comparison.png"
+    runs: dict[str, list[Folder]] = {}
+    for cell in cells:
+        runs.setdefault(cell.config.method, [])
+        if cell.name in results:
+            runs[cell.config.method].append(cell.folder)
+    if results:
+        figures.comparison(summary, runs, load(config.data, config.data_dir, config.size), picture)
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        Console().print(comparison_table(summary))
+        print(f"Results: {out / 'results.json'}")
+        if results:
+            print(f"Picture: {picture}")
+    for name, reason in failed.items():
+        print(f"certus: {name} failed: {reason}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def comparison_table(summary: Mapping[str, Any]) -> Table:
+    reference = summary["reference"]
+    table = Table(
+        title=f"{summary['data']}, {summary['labels']} labels: test error (%)",
+        caption="± standard deviation over seeds; the difference is paired by seed, with a 95 % confidence interval",
+    )
+    table.add_column("method")
+    for column in ("mean ± std", "n", f"difference to {reference}", "s per run"):
+        table.add_column(column, justify="right")
+    for method, v in summary["methods"].items():
+        if not v["n"]:
+            table.add_row(method, "failed", "0", "", "")
+            continue
+        mean = f"{v['mean']:.2f}" + (f" ± {v['std']:.2f}" if v["std"] is not None else "")
+        d = v["difference"]
+        difference = ""
+        if d and d["mean"] is not None:
+            difference = f"{d['mean']:+.2f}" + (
+                f"  [{d['low']:+.2f}, {d['high']:+.2f}]" if d["low"] is not None else ""
+            )
+        table.add_row(method, mean, str(v["n"]), difference, f"{v['seconds']:.1f}")
+    return table

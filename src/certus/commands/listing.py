@@ -1,0 +1,103 @@
+"""certus methods and certus data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from certus.commands.training import Given
+from certus.data import DATASETS, OFFICIAL, data_folder, fetch, load
+from certus.errors import CertusError, UsageError
+from certus.methods import METHODS
+from certus.methods.recipe import flag
+from certus.presets import PRESETS
+
+
+def methods_command(args: Any, given: Given) -> int:  # noqa: ARG001
+    listed = []
+    for known in METHODS.values():
+        method = known.build(placeholder, known.options())
+        helps = {f.name: f.metadata["help"] for f in fields(known.options)}
+        listed.append(
+            {
+                "name": known.name,
+                "summary": known.summary,
+                "reference": known.reference,
+                "recipe": repr(method),
+                "options": {name: {"default": value, "help": helps[name]} for name, value in known.defaults().items()},
+            }
+        )
+    if args.json:
+        print(json.dumps(listed, ensure_ascii=False))
+        return 0
+    out = Console(highlight=False, soft_wrap=True)
+    for entry in listed:
+        out.print(f"[bold]{entry['name']}[/bold]: {entry['summary']}")
+        out.print(f"  from {entry['reference']}")
+        for line in str(entry["recipe"]).splitlines()[1:]:
+            out.print(f"  {line}", markup=False)
+        options = ", ".join(f"{flag(o)} {v['default']}" for o, v in entry["options"].items())  # type: ignore[attr-defined]
+        out.print(f"  options: {options or 'none'}\n", markup=False)
+    return 0
+
+
+def placeholder(i: int) -> nn.Module:  # noqa: ARG001
+    """A network to show a recipe with."""
+    return nn.Sequential(nn.Dropout(0.5), nn.Linear(1, 2))
+
+
+def data_command(args: Any, given: Given) -> int:
+    if args.action:
+        if args.action[0] != "fetch" or len(args.action) != 2:
+            raise UsageError("certus data lists the data sets; certus data fetch NAME downloads one.")
+        return fetch_command(args.action[1], args, given)
+    listed = [about(name, args.data_dir) for name in DATASETS]
+    if args.json:
+        print(json.dumps(listed, ensure_ascii=False))
+        return 0
+    table = Table()
+    for column in ("data set", "what it is", "classes", "train", "test", "size"):
+        table.add_column(column, justify="left" if column in ("data set", "what it is") else "right")
+    for d in listed:
+        if d["here"]:
+            size = "×".join(map(str, d["shape"][1:] if len(d["shape"]) == 3 else d["shape"]))
+            table.add_row(d["name"], d["about"], str(len(d["classes"])), f"{d['train']:,}", f"{d['test']:,}", size)
+        else:
+            table.add_row(d["name"], d["about"], *["—"] * 4)
+    Console().print(table)
+    print(f"Data folder: {data_folder(Path(args.data_dir) if args.data_dir else None)}")
+    print("—: not here yet; certus data fetch NAME downloads it.")
+    return 0
+
+
+def about(name: str, root: str) -> dict[str, Any]:
+    """What is known of a data set; of one whose files are not here, only what it is."""
+    told: dict[str, Any] = {"name": name, "about": DATASETS[name].about, "preset": PRESETS.get(name, {}), "here": True}
+    try:
+        data = load(name, root)
+    except CertusError as e:
+        return told | {"here": False, "why": str(e)}
+    return told | {
+        "classes": list(data.classes),
+        "train": len(data.train),
+        "test": len(data.test),
+        "shape": list(data.shape),
+    }
+
+
+def fetch_command(name: str, args: Any, given: Given) -> int:
+    if name in DATASETS and name not in OFFICIAL:
+        raise UsageError(f"{name} needs no download: it comes with scikit-learn.")
+    root = data_folder(Path(args.data_dir) if "data_dir" in given else None)
+    files = fetch(name, root)
+    data = load(name, str(root))
+    print(f"{name}: {len(data.train):,} training and {len(data.test):,} test images in {root}")
+    for file in files:
+        print(f"  {file}")
+    return 0

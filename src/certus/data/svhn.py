@@ -1,0 +1,99 @@
+"""SVHN: house numbers of 32×32 pixels, 73,257 for training and 26,032 for testing, from the official .mat files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.io import loadmat
+
+from certus.data.dataset import Dataset, Part
+from certus.data.files import broken, check_labels, data_folder, needed, reading
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+PIXELS = 3 * 32 * 32
+KEY = 32  # bytes
+SLICE = 4096  # images that are turned at once
+
+
+def svhn(root: Path | None = None) -> Dataset:
+    train, test = needed("svhn", data_folder(root))
+    return Dataset("svhn", tuple(map(str, range(10))), read(train), read(test))
+
+
+def read(file: Path) -> Part:
+    """From the decoded copy beside the .mat file, which is made by the first read."""
+    with reading("svhn", file):
+        key = fingerprint(file)
+    copy = file.with_name(f"{file.stem}.decoded.npy")
+    decoded = recall(copy, key)
+    if decoded is None:
+        decoded = decode(file)
+        remember(copy, key, *decoded)
+    images, labels = decoded
+    return Part(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
+
+
+def decode(file: Path) -> tuple[Bytes, Bytes]:
+    """The file's X is (row, column, colour, image), its y is 1..10 with 10 for the digit 0."""
+    with reading("svhn", file):
+        variables = loadmat(file, variable_names=("X", "y"))
+    if not {"X", "y"} <= variables.keys():
+        raise broken("svhn", file, "it does not hold the variables X and y")
+    x, y = np.asarray(variables["X"]), np.asarray(variables["y"])
+    if x.dtype != np.uint8 or x.shape[:-1] != (32, 32, 3) or x.size == 0:
+        raise broken("svhn", file, f"X is {x.dtype} of shape {x.shape}, not uint8 of shape (32, 32, 3, N)")
+    if y.dtype.kind not in "iu" or y.size != x.shape[-1]:
+        raise broken(
+            "svhn", file, f"y is {y.dtype} of shape {y.shape}, not an integer for each of {x.shape[-1]:,} images"
+        )
+    y = y.ravel()
+    check_labels("svhn", file, y, 1, 10)
+    images = np.require(x.T, requirements=["C", "W"])  # (N, 3, column, row), which is how MATLAB lays it out: no copy
+    for start in range(0, len(images), SLICE):  # turned in place, slice by slice, to keep memory small
+        part = images[start : start + SLICE]
+        part[:] = part.swapaxes(2, 3).copy()  # (n, 3, row, column)
+    return images, (y % 10).astype(np.uint8)
+
+
+def fingerprint(file: Path) -> bytes:
+    """Tells whether the decoded copy is of this very file; `person` names the copy's layout."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=KEY, person=b"svhn 1")).digest()
+
+
+def remember(copy: Path, key: bytes, images: Bytes, labels: Bytes) -> None:
+    """Write the images, the labels and the key as one array of bytes; where that is not allowed, do without."""
+    part = copy.with_name(f"{copy.name}.{os.getpid()}.part")
+    header: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": (images.size + labels.size + KEY,)}
+    with suppress(OSError):
+        try:
+            with part.open("wb") as stream:
+                np.lib.format.write_array_header_1_0(stream, header)
+                for piece in (images.data, labels.data, key):
+                    stream.write(piece)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(copy)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def recall(copy: Path, key: bytes) -> tuple[Bytes, Bytes] | None:
+    """The decoded copy, mapped into memory (changes stay private), unless it is missing, stale or broken."""
+    try:
+        flat = np.load(copy, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    n, rest = divmod(flat.size - KEY, PIXELS + 1)
+    if flat.dtype != np.uint8 or flat.ndim != 1 or n < 1 or rest or flat[-KEY:].tobytes() != key:
+        return None
+    images, labels = flat[: n * PIXELS].reshape(n, 3, 32, 32), flat[n * PIXELS : -KEY]
+    return (images, labels) if labels.max() < 10 else None

@@ -1,0 +1,62 @@
+"""RotNet: learn what pictures look like by telling how they were turned. Needs no label; its trunk starts a student."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from certus.method import Method
+from certus.methods.recipe import Network, Recipe
+from certus.models.roles import role
+from certus.step import Step
+
+TURNS = 4  # 0°, 90°, 180°, 270°
+
+
+@dataclass(frozen=True)
+class Options:
+    """None."""
+
+
+@dataclass(frozen=True, eq=False)
+class TellTurn:
+    """Mean cross-entropy of telling by which quarter turn each image was rotated; all four of every image."""
+
+    student: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Tensor:
+        upright = step.view(self.view)
+        turned = torch.cat([upright.rot90(k, (2, 3)) for k in range(TURNS)])
+        turns = torch.arange(TURNS, device=step.device).repeat_interleave(len(upright))
+        step.seed_dropout(self.view)
+        return F.cross_entropy(self.student(turned), turns)
+
+    def __repr__(self) -> str:
+        return f"cross-entropy({role(self.student)}(turned {self.view}), turn)"
+
+
+def rotation(network: Network, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
+    student = network(0)
+    return Method(
+        name="rotation",
+        students=(student,),
+        answers=(),
+        terms={"rotation": TellTurn(student, "a")},
+        sees="everything",
+    )
+
+
+RECIPES = (
+    Recipe(
+        "rotation",
+        "pretraining: tell by how many quarter turns an image was rotated",
+        "Gidaris, Singh & Komodakis 2018, Unsupervised Representation Learning by Predicting Image Rotations",
+        Options,
+        rotation,
+        classes=TURNS,
+    ),
+)
