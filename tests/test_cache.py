@@ -239,6 +239,10 @@ def other_shape(folder: Path) -> None:
     np.save(packs(folder)[0], np.zeros((N, 3, SIZE, SIZE + 1), np.uint8))
 
 
+def fewer_rows(folder: Path) -> None:
+    np.save(packs(folder)[0], np.load(packs(folder)[0])[:-1])
+
+
 def damage_seen(folder: Path) -> None:
     (path,) = (folder / FOLDER).glob("seen-*.json")
     path.write_text(path.read_text()[:-20])
@@ -252,7 +256,7 @@ def nonsense_seen(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "again"),
     [(damage_images, 1), (damage_head, N), (cut_images, N), (empty_images, N), (lose_images, N), (cut_keys, N),
-     (other_keys, N), (other_shape, N), (damage_seen, 0), (nonsense_seen, 0)],
+     (other_keys, N), (other_shape, N), (fewer_rows, N), (damage_seen, 0), (nonsense_seen, 0)],
 )  # fmt: skip
 def test_damage_is_found_and_repaired(
     root: Path, folder: Path, work: Counter[str], harm: Callable[[Path], None], again: int
@@ -328,12 +332,26 @@ def test_a_pack_within_another_stays(root: Path, folder: Path, tmp_path: Path) -
     look(root, folder)
     (tmp_path / "few").mkdir()
     (tmp_path / "few" / "a.png").write_bytes((root / "07.png").read_bytes())
+    settle(tmp_path / "few" / "a.png")
     look(tmp_path / "few", folder)
-    both = packs(folder)
+    both = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in packs(folder)}
     assert len(both) == 2
+    for again in (root, tmp_path / "few", root):
+        look(again, folder)
+    assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in packs(folder)} == both
+
+
+def test_a_damaged_pack_is_deleted_by_whoever_finds_it(
+    root: Path, folder: Path, tmp_path: Path, work: Counter[str]
+) -> None:
     look(root, folder)
+    (damaged,) = packs(folder)
+    damage_images(folder)
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "a.png").write_bytes((root / f"{N - 1:02}.png").read_bytes())
     look(tmp_path / "few", folder)
-    assert packs(folder) == both
+    assert work["decode_bytes"] == N + 1
+    assert damaged not in packs(folder)
 
 
 @pytest.mark.parametrize("moment", [1, 5, 6, 11, N])

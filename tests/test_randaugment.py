@@ -195,6 +195,12 @@ def test_without_operations_and_cutout_the_images_come_back():
         assert torch.allclose(augment(x, generator(0)), x, atol=1e-5)
 
 
+def test_what_is_blacker_than_black_becomes_black():
+    beyond = torch.tensor([-300.0, -20.0, 0.4, 254.6, 290.0, 600.0]).view(6, 1, 1, 1).expand(6, 3, 4, 4)
+    result = RandAugment(MEAN, STD, operations=0, cutout=0)(normal(beyond), generator(0)) * STD + MEAN
+    assert result[:, 0, 0, 0].tolist() == pytest.approx([0, 0, 0, 255, 255, 255], abs=1e-3)
+
+
 def test_every_option_changes_the_result():
     augment, x = RandAugment(MEAN, STD), normal(noise())
     result = augment(x, generator(0))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def load(folder: str | Path) -> Model:
     if found is None:
         raise CertusError(f"{place.path} has no checkpoint yet: train it with --resume {place.path}.")
     shape = tuple(about["shape"])
-    method = make_method(config, shape, len(about["classes"]))
+    method = make_method(replace(config, init=""), shape, len(about["classes"]))
     if not method.answers:
         raise UsageError(f"{place.path} is a pretraining run, which has no answers: start one from it by --init.")
     method.state.load_state_dict(checkpoint.part(found[0], "method."))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from certus.evaluate import errors
 from certus.method import Method, total
 from certus.methods import recipe
 from certus.models import network, suitable
-from certus.models.modes import has_dropout
 from certus.presets import epochs_for
 from certus.pretraining import plant, trunk
 from certus.randomness import seed_global, seed_of, untouched_generator
@@ -30,6 +29,8 @@ from certus.schedules import Clock, cosine
 from certus.step import Batch, Step
 from certus.views import Augmentation, Chain, Views, weak
 from certus.views.randaugment import RandAugment
+
+Make = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,27 +80,11 @@ class Run:
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
-    """The config with every `auto` decided: network, device, threads, and the number of steps.
+    """The config with every `auto` decided: network, device, threads, paths, and the number of steps.
 
     With `minutes`, a few steps are timed on a throw-away copy and the number of steps is fixed from that.
     """
-    data = load(config.data, config.data_dir, config.size)
-    if config.device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"--device must be auto, cpu or cuda, but is {config.device!r}.")
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda was asked for, but torch sees no GPU here: use --device cpu.")
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
-    config = replace(
-        config,
-        data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
-        data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
-        size=data.shape[1] if is_folder(config.data) else 0,
-        validation=fifth if config.validation < 0 else config.validation,
-        network=suitable(data.shape, device == "cuda") if config.network == "auto" else config.network,
-        device=device,
-        threads=config.threads or len(os.sched_getaffinity(0)),
-    )
+    config = complete_for(load(config.data, config.data_dir, config.size), config)
     if config.steps:
         return config
     if minutes is not None:
@@ -107,6 +92,27 @@ def complete(config: Config, epochs: float | None = None, minutes: float | None 
     per_epoch = build(replace(config, steps=1)).batches.per_epoch
     wanted = epochs if epochs is not None else epochs_for(config.data)
     return replace(config, steps=max(1, round(wanted * per_epoch)))
+
+
+def complete_for(data: Dataset, config: Config) -> Config:
+    """All of that but the number of steps."""
+    if config.device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"--device must be auto, cpu or cuda, but is {config.device!r}.")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda was asked for, but torch sees no GPU here: use --device cpu.")
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
+    return replace(
+        config,
+        data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
+        data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
+        init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
+        size=data.shape[1] if is_folder(config.data) else 0,
+        validation=fifth if config.validation < 0 else config.validation,
+        network=suitable(data.shape, device == "cuda") if config.network == "auto" else config.network,
+        device=device,
+        threads=config.threads or len(os.sched_getaffinity(0)),
+    )
 
 
 def steps_within(config: Config, minutes: float) -> int:
@@ -126,14 +132,14 @@ def steps_within(config: Config, minutes: float) -> int:
     return max(1, int(60 * minutes / (fmean(times) + validation / run.batches.per_epoch)))
 
 
-def make_method(config: Config, shape: tuple[int, ...], classes: int) -> Method:
-    """The method with its networks, each student initialised on its own or from a pretraining run."""
+def make_method(config: Config, shape: tuple[int, ...], classes: int, own: Make | None = None) -> Method:
+    """The method with its networks (`own` makes the user's), each initialised by itself or from a pretraining run."""
     known = recipe(config.method)
     starts = [trunk(Path(start)) for start in config.init.split(",") if start]
 
     def student(i: int) -> nn.Module:
         seed_global(config.seed, "initialisation", i)
-        net = network(config.network, shape, known.classes or classes, config.width, config.dropout)
+        net = own() if own else network(config.network, shape, known.classes or classes, config.width, config.dropout)
         if starts:
             plant(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -143,17 +149,18 @@ def make_method(config: Config, shape: tuple[int, ...], classes: int) -> Method:
 
 
 def build(config: Config) -> Run:
-    data = load(config.data, config.data_dir, config.size)
+    return assemble(config, load(config.data, config.data_dir, config.size))
+
+
+def assemble(config: Config, data: Dataset, own: Make | None = None, alone: bool = False) -> Run:
+    """A run on these data. `alone`: without unlabelled images, the labelled ones stand in for them."""
     parts = split(data, config.labels, config.seed, config.validation, config.balanced)
     held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
     if len(data.shape) == 1 and (config.translate or config.flip):
         raise UsageError(f"{config.data} holds vectors, which cannot be shifted or mirrored: use --noise alone.")
-
-    method = make_method(config, data.shape, len(data.classes))
-    if "draws" in config.options and not has_dropout(method.students[0]):
-        raise UsageError(
-            f"Method {config.method} measures certainty by dropout, but --dropout is 0: give a positive one."
-        )
+    method = make_method(config, data.shape, len(data.classes), own)
+    if alone and not len(parts.unlabelled):
+        parts = replace(parts, unlabelled=parts.labelled)
     if method.sees == "both" and not len(parts.unlabelled):
         raise UsageError(
             f"{config.data} has no unlabelled images, from which {config.method} learns: add some, ask for fewer "
@@ -161,7 +168,7 @@ def build(config: Config) -> Run:
         )
     labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
     views: dict[str, Augmentation] = {"weak": weak(config.translate, config.flip, config.noise)}
-    if len(data.shape) == 3:
+    if data.train.images.dtype == torch.uint8:
         views["strong"] = Chain((views["weak"], RandAugment(*data.scale)))
     return Run(
         config=config,

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from certus.certainty import METRICS, unconfidence
+from certus.errors import UsageError
+from certus.models.modes import has_dropout
 from certus.models.roles import role
 from certus.step import Step
 from certus.target import Target
@@ -49,6 +51,13 @@ class MonteCarlo:
     view: str
     draws: int = 10
     metric: str = "pv"
+
+    def __post_init__(self) -> None:
+        if not has_dropout(self.net):
+            raise UsageError(
+                "Monte-Carlo certainty comes from dropout, but the network has none (or --dropout is 0), so that all "
+                "draws would agree: give it dropout, or rank by --metric confidence."
+            )
 
     def __call__(self, step: Step) -> Target:
         drawn = step.draw(self.net, self.view, self.draws)

@@ -1,0 +1,137 @@
+"""certus in scikit-learn's way: y == -1 means unlabelled.
+
+clf = Classifier(method="ft-ccl").fit(X, y)
+clf.predict(X), clf.predict_proba(X), clf.uncertainty(X)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from certus.config import resolve
+from certus.data.dataset import Dataset, Part
+from certus.model import Model, Prediction
+from certus.randomness import untouched_generator
+from certus.run import assemble, complete_for
+
+VECTORS = {"translate": 0, "flip": False, "noise": 0.1, "dropout": 0.2, "width": 64}
+IMAGES = {"translate": 2, "flip": False, "noise": 0.0, "dropout": 0.3, "width": 32}
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A semi-supervised classifier of vectors (n, d) or images (n, h, w[, c]), uint8 or float.
+
+    Rows with y == -1 are unlabelled; without any, the labelled rows stand in for them. `network` is the name of a
+    network or a function that makes one, `() -> nn.Module`, which maps inputs to logits and needs dropout where
+    certainty is measured. `options` are the method's, `settings` any other of `certus train`.
+    """
+
+    def __init__(
+        self,
+        method: str = "ft-ccl",
+        *,
+        steps: int = 300,
+        network: str | Callable[[], nn.Module] = "auto",
+        learning_rate: float = 0.1,
+        options: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        draws: int = 10,
+        random_state: int = 0,
+    ) -> None:
+        self.method = method
+        self.steps = steps
+        self.network = network
+        self.learning_rate = learning_rate
+        self.options = options
+        self.settings = settings
+        self.draws = draws
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Classifier:
+        X, y = self._checked(X, y, fit=True)
+        known = y != -1 if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
+        self.classes_, places = np.unique(y[known], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier needs labels of two classes or more, but y has one class: {self.classes_}")
+        labels = np.full(len(y), -1, dtype=np.int64)
+        labels[known] = places
+        images = as_images(X)
+        empty = Part(images[:0], torch.empty(0, dtype=torch.int64))
+        names = tuple(map(str, self.classes_))
+        data = Dataset("the data given", names, Part(images, torch.from_numpy(labels)), empty)
+        self.model_ = self._train(data)
+        return self
+
+    def _train(self, data: Dataset) -> Model:
+        named = {"network": self.network} if isinstance(self.network, str) else {}
+        given = {
+            "method": self.method,
+            "labels": 0,
+            "validation": 0,
+            "steps": self.steps,
+            "seed": int(self.random_state or 0),
+            "learning_rate": self.learning_rate,
+            "labelled_batch": 32,
+            "unlabelled_batch": 96,
+            **(VECTORS if len(data.shape) == 1 else IMAGES),
+            **named,
+            **(self.settings or {}),
+            "options": dict(self.options or {}),
+        }
+        with untouched_generator():
+            config = complete_for(data, resolve(given))
+            run = assemble(config, data, None if isinstance(self.network, str) else self.network, alone=True)
+            for number in range(config.steps):
+                run.advance(number)
+        mean, std = data.scale
+        return Model(run.method.answers, data.classes, data.shape, mean, std)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        check_is_fitted(self)
+        return self._answer(X, 0).probabilities
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return self.classes_[self._answer(X, 0).labels]
+
+    def uncertainty(self, X: Any, metric: str = "pe") -> NDArray[np.float32]:
+        """(n,) larger = less sure: pv, ev, pe, mi or pr of Monte-Carlo draws, or confidence (1 − max p)."""
+        check_is_fitted(self)
+        return self._answer(X, self.draws).uncertainty[metric]
+
+    def _answer(self, X: Any, draws: int) -> Prediction:
+        X, _ = self._checked(X)
+        return self.model_.predict(as_images(X), draws, int(self.random_state or 0))
+
+    def _checked(self, X: Any, y: Any = None, fit: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
+        """scikit-learn's own checks; images keep their shape."""
+        checks: dict[str, Any] = {"allow_nd": True, "dtype": None if np.asarray(X).dtype == np.uint8 else np.float32}
+        if not fit:
+            return validate_data(self, X, reset=False, **checks), np.empty(0)
+        X, y = validate_data(self, X, y, **checks)
+        check_classification_targets(y)
+        return X, np.asarray(y)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def as_images(X: NDArray[Any]) -> torch.Tensor:
+    """(n, d) as float vectors, (n, h, w[, c]) as (n, c, h, w)."""
+    x = torch.from_numpy(np.ascontiguousarray(X))
+    if x.dim() == 2:
+        return x.float()
+    x = x[:, None] if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()
+    return x if x.dtype == torch.uint8 else x.float()

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_moons
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+from certus import Classifier
+from certus.errors import UsageError
+
+CANNOT_APPLY = {
+    "check_classifiers_classes": "it uses −1 as a class, which means unlabelled here, as in LabelPropagation",
+}
+
+
+@parametrize_with_checks(
+    [Classifier(steps=60)],
+    expected_failed_checks=lambda _: CANNOT_APPLY,
+    xfail_strict=True,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks(estimator: Classifier, check) -> None:  # type: ignore[no-untyped-def]
+    check(estimator)
+
+
+def moons(labels: int = 20) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X, y = make_moons(300, noise=0.1, random_state=0)
+    seen = np.full_like(y, -1)
+    for c in (0, 1):
+        seen[np.flatnonzero(y == c)[: labels // 2]] = c
+    return X, y, seen
+
+
+def test_vectors_with_unlabelled_rows() -> None:
+    X, y, seen = moons()
+    classifier = Classifier(method="mean-teacher", steps=200).fit(X, seen)
+    assert classifier.score(X, y) > 0.85
+    p = classifier.predict_proba(X)
+    assert p.shape == (300, 2)
+    assert np.allclose(p.sum(1), 1, atol=1e-5)
+    assert set(classifier.predict(X)) <= {0, 1}
+    for metric in ("pv", "ev", "pe", "mi", "pr", "confidence"):
+        assert classifier.uncertainty(X, metric).shape == (300,)
+    wrong = classifier.predict(X) != y
+    assert classifier.uncertainty(X)[wrong].mean() > classifier.uncertainty(X)[~wrong].mean()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+@pytest.mark.parametrize("channel", [False, True])
+def test_images(dtype: type, channel: bool) -> None:
+    digits = load_digits()
+    X = digits.images.astype(dtype)[:200]
+    X = X[..., None] if channel else X
+    y = digits.target[:200].copy()
+    y[100:] = -1
+    settings = {"width": 8, "translate": 0}
+    classifier = Classifier(steps=40, options={"draws": 2}, settings=settings).fit(X, y)
+    assert classifier.predict_proba(X).shape == (200, 10)
+    assert classifier.score(X[:100], y[:100]) > 0.5
+
+
+def test_the_same_random_state_gives_the_same_answers_and_leaves_torch_alone() -> None:
+    X, _, seen = moons()
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    a, b = (Classifier(steps=20).fit(X, seen) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert np.array_equal(a.predict_proba(X), b.predict_proba(X))
+    assert not np.array_equal(a.predict_proba(X), Classifier(steps=20, random_state=1).fit(X, seen).predict_proba(X))
+
+
+def test_arguments_are_stored_untouched_and_clone_and_grid_search_work() -> None:
+    options = {"weight": 3.0}
+    classifier = Classifier(options=options, steps=10)
+    assert classifier.options is options
+    assert clone(classifier).get_params() == classifier.get_params()
+    X, y, _ = moons()
+    search = GridSearchCV(Classifier(steps=10, method="supervised"), {"learning_rate": [0.0, 0.1]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"learning_rate": 0.1}
+
+
+def own_network(dropout: float) -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 2))
+
+
+def test_ones_own_network() -> None:
+    X, y, seen = moons()
+    classifier = Classifier(network=lambda: own_network(0.2), steps=100).fit(X, seen)
+    assert isinstance(classifier.model_.nets[0], nn.Sequential)
+    assert classifier.score(X, y) > 0.7
+
+
+def test_a_network_without_dropout_is_refused_where_certainty_is_measured() -> None:
+    X, _, seen = moons()
+    with pytest.raises(UsageError, match="comes from dropout"):
+        Classifier(network=lambda: own_network(0.0), steps=1).fit(X, seen)
+    Classifier("mean-teacher", network=lambda: own_network(0.0), steps=1).fit(X, seen)
+
+
+def test_one_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="one class"):
+        Classifier(steps=1).fit(np.zeros((4, 2)), np.array([1, 1, -1, -1]))
