@@ -370,6 +370,24 @@ def test_two_processes_at_once(root: Path, folder: Path, monkeypatch: pytest.Mon
     assert len(packs(folder)) == 1
 
 
+def test_damage_is_found_in_whichever_pack_is_used(root: Path, folder: Path, tmp_path: Path) -> None:
+    """Each picture is in two packs, of which one is damaged; nothing is remembered of where it is."""
+    look(root, folder)
+    (whole,) = packs(folder)
+    for i in range(6):
+        few = tmp_path / f"few{i}"
+        few.mkdir()
+        (few / "a.png").write_bytes((root / f"{i:02}.png").read_bytes())
+        look(few, folder)
+    for path in packs(folder):
+        if path != whole:
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+    for path in (folder / FOLDER).glob("seen-*.json"):
+        path.unlink()
+    for i in range(6):
+        look(tmp_path / f"few{i}", folder)
+
+
 def failing(_: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -217,7 +217,8 @@ def test_a_loss_that_turns_nan_stops_with_step_term_and_checkpoint(here: Path) -
     assert kept.name == f"step-{step - 1:08d}"
 
 
-def test_a_full_disk_is_said_in_one_sentence(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_full_disk_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -24,6 +24,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "seed": (TINY, 1),
     "validation": (TINY, 100),
     "balanced": (TINY | {"labels": 20}, False),
+    "label_noise": (TINY | {"labels": 20}, 0.5),
     "network": (TINY_DIGITS, "mlp"),
     "width": (TINY, 9),
     "dropout": (TINY, 0.45),
@@ -37,7 +38,8 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "momentum": (TINY, 0.3),
     "weight_decay": (TINY, 0.1),
 }
-UNOBSERVED = {"device", "threads", "options"}  # where it runs, not what; options have a test of their own
+UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
+ELSEWHERE = {"options", "size", "init"}  # tested in test_contract.py, test_own_pictures.py, test_pretraining.py
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:
@@ -47,7 +49,7 @@ def weights(given: dict[str, object]) -> list[torch.Tensor]:
     return [p.clone() for net in run.method.answers for p in net.parameters()]
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(Config) if f.name not in UNOBSERVED])
+@pytest.mark.parametrize("name", [f.name for f in fields(Config) if f.name not in UNOBSERVED | ELSEWHERE])
 def test_every_setting_changes_the_result(name: str) -> None:
     given, other = OTHERS[name]
     a = weights(given)
@@ -82,7 +84,8 @@ def test_toml_keeps_strings_that_need_quotes() -> None:
     ("given", "words"),
     [
         ({"method": "ft-cll"}, "Did you mean 'ft-ccl'"),
-        ({"labels": 0}, "--labels must be at least 1"),
+        ({"labels": -1}, "--labels must be at least 0"),
+        ({"label_noise": 1.5}, "--label-noise must lie between 0 and 1"),
         ({"dropout": 1.0}, "--dropout must lie between 0 and 0.95"),
         ({"learning_rate": float("nan")}, "--learning-rate must be at least 0"),
         ({"options": {"teachers": 0}}, "--teachers must be at least 1"),
@@ -110,7 +113,10 @@ def test_what_makes_no_sense_is_refused(given: dict[str, object], words: str) ->
         ({"data": "moons", "network": "cnn13"}, "use mlp"),
         ({"data": "moons", "translate": 1}, "cannot be shifted"),
         ({"network": "cnn13"}, "too small for cnn13"),
-        ({"dropout": 0.0}, "measures certainty by dropout"),
+        ({"dropout": 0.0}, "comes from dropout"),
+        ({"labels": 0, "validation": 0}, "has no unlabelled images"),
+        ({"size": 16}, "--size is for one's own pictures"),
+        ({"init": "nowhere"}, "holds no checkpoint to start from"),
         ({"labels": 5}, "cannot cover the 10 classes"),
         ({"labels": 1200}, "too few for 1200 labels and 200 validation"),
         ({"device": "tpu"}, "must be auto, cpu or cuda"),

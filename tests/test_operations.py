@@ -158,7 +158,7 @@ def calls(draw, names=tuple(ALL)):
     return name, images, torch.tensor(draw(st.lists(magnitude, min_size=len(images), max_size=len(images)))).float()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(calls())
 def test_keeps_shape_dtype_and_its_input(call):
     name, images, magnitudes = call
@@ -170,7 +170,7 @@ def test_keeps_shape_dtype_and_its_input(call):
     assert torch.equal(magnitudes, strength)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(calls())
 def test_images_of_a_batch_do_not_touch_each_other(call):
     name, images, magnitudes = call
@@ -187,7 +187,7 @@ def test_the_neutral_magnitude_changes_nothing(name, images):
     assert torch.equal(getattr(ops, name)(images, neutral), images)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(calls(tuple(MOVED)), st.integers(0, 255))
 def test_moving_makes_no_new_values(call, fill):
     name, images, magnitudes = call
@@ -196,7 +196,7 @@ def test_moving_makes_no_new_values(call, fill):
     assert (known | (moved.flatten(2) == fill)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(calls(tuple(MOVED)), st.integers(0, 255))
 def test_a_picture_of_the_fill_s_colour_does_not_move(call, fill):
     name, images, magnitudes = call
@@ -204,7 +204,7 @@ def test_a_picture_of_the_fill_s_colour_does_not_move(call, fill):
     assert torch.equal(getattr(ops, name)(plain, magnitudes, fill), plain)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(calls(tuple(EXACT | ENHANCED)))
 def test_a_constant_picture_stays_constant(call):
     name, images, magnitudes = call
@@ -235,7 +235,7 @@ def test_images_of_two_channels_have_no_grey():
         ops.contrast(torch.zeros(1, 2, 4, 4, dtype=torch.uint8), torch.ones(1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(batches(), st.integers(0, 9), st.integers(0, 255), st.randoms(use_true_random=False))
 def test_cutout_against_a_loop(images, side, fill, random):
     b, _, h, w = images.shape

@@ -130,7 +130,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def as_images(X: NDArray[Any]) -> torch.Tensor:
     """(n, d) as float vectors, (n, h, w[, c]) as (n, c, h, w)."""
-    x = torch.from_numpy(np.ascontiguousarray(X))
+    x = torch.from_numpy(np.require(X, requirements=["C", "W"]))
     if x.dim() == 2:
         return x.float()
     x = x[:, None] if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()

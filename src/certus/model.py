@@ -85,7 +85,7 @@ class Model:
 
 def as_stored(images: Any, shape: tuple[int, ...]) -> Tensor:
     """Whatever layout the user has, as (N, *shape)."""
-    x = images if isinstance(images, Tensor) else torch.from_numpy(np.ascontiguousarray(images))
+    x = images if isinstance(images, Tensor) else torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if len(shape) == 3:
         if x.dim() == 3:
             x = x[:, None]

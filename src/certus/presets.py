@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "noise": 0.3,
         "labelled_batch": 12,
         "unlabelled_batch": 200,
-        "learning_rate": 0.03,
+        "learning_rate": 0.02,
     },
     "svhn": {"labels": 1000, "validation": 1000, "dropout": 0.3, "translate": 2},
     "cifar10": {"labels": 4000, "validation": 1000, "dropout": 0.3, "translate": 2, "flip": True},
@@ -46,12 +46,14 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
     **{
         ("digits", method): {"weight": 20.0, "ramp": 160.0} for method in ("filtering-ccl", "temperature-ccl", "ft-ccl")
     },
-    ("moons", "pi"): {"weight": 20.0, "ramp": 40.0},
-    ("moons", "mean-teacher"): {"weight": 20.0, "ramp": 40.0},
-    **{("moons", method): {"weight": 60.0, "ramp": 40.0} for method in ("filtering-ccl", "temperature-ccl", "ft-ccl")},
+    ("moons", "pi"): {"weight": 18.0, "ramp": 10.0},
+    ("moons", "mean-teacher"): {"weight": 18.0, "ramp": 10.0},
+    ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0, "draws": 5},
+    ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0, "draws": 5},
+    ("moons", "ft-ccl"): {"weight": 100.0, "ramp": 10.0, "draws": 5},
 }
 
-EPOCHS = {"digits": 40.0, "moons": 100.0}
+EPOCHS = {"digits": 40.0, "moons": 200.0}
 
 
 def epochs_for(data: str) -> float:

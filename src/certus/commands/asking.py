@@ -72,7 +72,9 @@ def test_part(name: str, root: str, size: int, model: Model) -> Part:
     if not len(part) and is_folder(name):
         known = data.train.labels >= 0
         part = Part(data.train.images[known], data.train.labels[known])
-        console.print(f"{name} has no test folder: its labelled pictures are asked, those trained on among them.")
+        console.print(
+            f"{name} has no test folder: its labelled pictures are asked, those trained on among them.", soft_wrap=True
+        )
     if not set(data.classes) <= set(model.classes):
         other = ", ".join(sorted(set(data.classes) - set(model.classes)))
         raise UsageError(f"{name} has classes that this run does not know: {other}.")

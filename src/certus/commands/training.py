@@ -30,7 +30,7 @@ def train_command(args: Any, given: Given) -> int:
         folder = Folder(args.resume)
         config = folder.load_config()
         if folder.finished():
-            console.print(f"The run in {folder.path} is finished; there is nothing to go on with.")
+            console.print(f"The run in {folder.path} is finished; there is nothing to go on with.", soft_wrap=True)
             return show_result(folder.load_result(), folder, args.json)
     else:
         config = new_run(args, given)

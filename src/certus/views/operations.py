@@ -182,4 +182,4 @@ def cutout(images: Tensor, row: Tensor, column: Tensor, side: int, fill: Fill = 
     right = torch.arange(images.shape[3], device=images.device) - column[:, None] + side // 2  # (B, W)
     inside = ((down >= 0) & (down < side))[:, None, :, None] & ((right >= 0) & (right < side))[:, None, None, :]
     colour = torch.as_tensor(fill, dtype=images.dtype, device=images.device)
-    return images * ~inside + colour * inside  # ten times as fast as `where` on uint8
+    return images * ~inside + colour * inside  # `where` is slow on uint8
