@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test check format clean
 
 demo: .venv/ready
-	$(BIN)/certus compare --data digits --labels 20 --methods supervised,mean-teacher,ft-ccl --seeds 5 --out demo
+	$(BIN)/certus compare --data digits --labels 20 --methods supervised,mean-teacher,ft-ccl --seeds 7 --out demo
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory check

@@ -88,8 +88,9 @@ def test_a_batch_depends_on_nothing_but_seed_and_step(sees, steps):
         assert batches(step, sees).tolist() == Batches(LABELLED, UNLABELLED, (4, 3), seed=5)(step, sees).tolist()
 
 
-def test_another_seed_is_another_order():
-    orders = {tuple(Batches(LABELLED, UNLABELLED, (6, 6), seed)(0).tolist()) for seed in range(5)}
+@pytest.mark.parametrize("sees", SEES)
+def test_another_seed_is_another_order(sees):
+    orders = {tuple(Batches(LABELLED, UNLABELLED, (6, 6), seed)(0, sees).tolist()) for seed in range(5)}
     assert len(orders) == 5
 
 

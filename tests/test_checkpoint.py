@@ -203,3 +203,24 @@ def test_an_optimiser_that_was_saved_goes_on_bit_for_bit(tmp_path, kind, done):
     assert optimiser_tensors(optimiser).keys() == optimiser_tensors(resumed).keys() != set()
     for name, tensor in optimiser_tensors(optimiser).items():
         assert torch.equal(tensor, optimiser_tensors(resumed)[name]), name
+
+
+@pytest.mark.parametrize("altered", ["[]", "null", '{"step": 7}', ""])
+def test_an_altered_description_is_refused(tmp_path: Path, altered: str) -> None:
+    write(tmp_path, 1, {"a": torch.ones(2)}, {})
+    (tmp_path / "step-00000001" / "state.json").write_text(altered)
+    with pytest.raises(CertusError, match="damaged"):
+        read(tmp_path)
+
+
+def test_tied_tensors_are_saved_each_by_itself(tmp_path: Path) -> None:
+    w = torch.ones(3)
+    write(tmp_path, 1, {"a": w, "b": w}, {})
+    tensors, _ = read(tmp_path)
+    assert torch.equal(tensors["a"], tensors["b"])
+
+
+def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CertusError, match="Cannot write a checkpoint"):
+        write(tmp_path / "file" / "checkpoints", 1, {}, {})

@@ -168,3 +168,15 @@ def test_label_noise_is_a_function_of_its_seed():
     labels = torch.arange(100) % 5
     assert torch.equal(corrupt(labels, 0.3, 5, seed=1), corrupt(labels, 0.3, 5, seed=1))
     assert not torch.equal(corrupt(labels, 0.3, 5, seed=1), corrupt(labels, 0.3, 5, seed=2))
+
+
+def test_all_labels_of_data_that_lack_a_class_are_refused_by_its_name():
+    images, labels = torch.zeros(5, 2), torch.tensor([0, 1, 0, 1, -1])
+    part = Part(images, labels)
+    with pytest.raises(UsageError, match="no labelled training image of c"):
+        split(Dataset("toy", ("a", "b", "c"), part, part), 0, seed=0)
+
+
+def test_a_negative_number_of_validation_images_is_refused():
+    with pytest.raises(UsageError, match="at least 0"):
+        split(data_of([5, 5]), 4, seed=0, validation=-1)

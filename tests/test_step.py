@@ -220,3 +220,12 @@ def test_the_number_of_draws_does_not_change_the_students_forward_bit_for_bit(ho
 
 def test_a_batch_is_as_long_as_its_labels():
     assert len(step_at().batch) == 6
+
+
+def test_an_answer_moves_nothing_in_a_network_that_is_training(student):
+    before = statistics(student)
+    dropped = step_at().answer(student, "a")
+    assert unmoved(student, before)
+    assert student.training
+    assert torch.equal(dropped, step_at().answer(student, "a"))
+    assert not torch.equal(dropped, step_at().twin(student, "a"))

@@ -1,7 +1,8 @@
 """Checkpoints: every tensor in safetensors, the rest in JSON; written whole or not at all, the last one kept till then.
 
 checkpoints/step-00000440/state.safetensors
-checkpoints/step-00000440/state.json          step, epoch sums, sha256 of the tensors
+checkpoints/step-00000440/state.json          step, epoch sums
+checkpoints/step-00000440/sha256              of both
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
 def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) -> None:
     """Write beside, flush to disk, rename into place, then forget the older ones."""
-    folder.mkdir(parents=True, exist_ok=True)
     final, fresh = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}"
     if final.exists():  # a run is deterministic: what is there is what would be written
         return
+    data = save({name: t.detach().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()})
+    text = json.dumps({"step": step, **meta})
     try:
-        fresh.mkdir(exist_ok=True)
-        data = save({name: t.detach().contiguous() for name, t in tensors.items()})
+        fresh.mkdir(parents=True, exist_ok=True)
         flush(fresh / "state.safetensors", data)
-        text = json.dumps({"step": step, "sha256": sha256(data).hexdigest(), **meta})
         flush(fresh / "state.json", text.encode())
+        flush(fresh / "sha256", digest(data, text).encode())
         fresh.rename(final)
         sync_folder(folder)
     except OSError as e:
@@ -58,12 +59,16 @@ def read(folder: Path) -> Checkpoint | None:
     newest = found[-1]
     try:
         data = (newest / "state.safetensors").read_bytes()
-        meta = json.loads((newest / "state.json").read_text())
-        if sha256(data).hexdigest() != meta["sha256"]:
-            raise CertusError(f"Checkpoint {newest} is damaged: its tensors are not those that were written.")
-        return load(data), meta
-    except (OSError, ValueError, KeyError, SafetensorError) as e:
+        text = (newest / "state.json").read_text()
+        if digest(data, text) != (newest / "sha256").read_text():
+            raise CertusError(f"Checkpoint {newest} is damaged: it is not what was written.")
+        return load(data), json.loads(text)
+    except (OSError, ValueError, SafetensorError) as e:
         raise CertusError(f"Checkpoint {newest} cannot be read: {e}.") from None
+
+
+def digest(data: bytes, text: str) -> str:
+    return sha256(data + text.encode()).hexdigest()
 
 
 def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

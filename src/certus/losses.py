@@ -6,6 +6,7 @@ Student and target are divided by the same temperature V_i. The target is a cons
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import log
 
 import torch
 from torch import Tensor
@@ -43,7 +44,7 @@ def js(student: Tensor, target: Tensor, temperature: Tensor) -> Tensor:
     """Jensen-Shannon: ½KL(p ‖ m) + ½KL(q ‖ m), m = ½(p + q)."""
     log_p = tempered(student, temperature).log_softmax(1)
     log_q = tempered(target.detach(), temperature).log_softmax(1)
-    log_m = torch.logaddexp(log_p, log_q) - torch.tensor(2.0).log().item()
+    log_m = torch.logaddexp(log_p, log_q) - log(2)
     return 0.5 * (log_p.exp() * (log_p - log_m) + log_q.exp() * (log_q - log_m)).sum(1)
 
 

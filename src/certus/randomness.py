@@ -17,7 +17,7 @@ Purpose = str | int
 
 
 def seed_of(*purpose: Purpose) -> int:
-    """A 63-bit seed for this purpose, the same on every machine."""
+    """A seed for this purpose, the same on every machine (63 bits, of which torch's CPU generator takes 32)."""
     digest = blake2b(repr(purpose).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from certus.models.modes import dropout_only, frozen_statistics
+from certus.models.modes import dropout_only, evaluating, frozen_statistics
 from certus.randomness import generator, seed_global
 from certus.schedules import Clock
 from certus.views import Views
@@ -57,7 +57,7 @@ class Step:
         """A teacher's answer: no gradient, no dropout, running statistics that stay as they are."""
 
         def forward(x: Tensor) -> Tensor:
-            with torch.no_grad():
+            with torch.no_grad(), evaluating(net):
                 return net(x)
 
         return self._once("answer", net, name, kind, forward)

@@ -32,6 +32,8 @@ def split(data: Dataset, labels: int, seed: int, validation: int = 0, balanced: 
 
     Balanced: every class gets the same number, and what is left over goes to classes drawn at random.
     """
+    if validation < 0:
+        raise UsageError(f"The number of validation images must be at least 0, but is {validation}.")
     known = data.train.labels >= 0
     n, classes = int(known.sum()), len(data.classes)
     everything = labels == 0
@@ -50,8 +52,8 @@ def split(data: Dataset, labels: int, seed: int, validation: int = 0, balanced: 
     order = torch.randperm(len(known), generator=random)
     order = torch.cat([order[known[order]], order[~known[order]]])  # those that nobody has labelled come last
     if everything:
-        first = torch.stack([(data.train.labels[order] == c).nonzero()[0, 0] for c in range(classes)])
-        spare = order[:n][~torch.isin(torch.arange(n), first)]  # every class keeps one to train on
+        firsts = [(data.train.labels[order] == c).nonzero()[:1, 0] for c in range(classes)]
+        spare = order[:n][~torch.isin(torch.arange(n), torch.cat(firsts))]  # every class keeps one to train on
         held_out = spare[:validation]
         chosen = order[:n][~torch.isin(order[:n], held_out)]
     else:
@@ -59,6 +61,8 @@ def split(data: Dataset, labels: int, seed: int, validation: int = 0, balanced: 
         held_out = order[:n][~torch.isin(order[:n], chosen)][:validation]
     if missing := set(range(classes)) - set(data.train.labels[chosen].tolist()):
         names = ", ".join(data.classes[c] for c in sorted(missing))
+        if everything:
+            raise UsageError(f"{data.name} has no labelled training image of {names}: label some.")
         raise UsageError(
             f"{labels} labels drawn at random with seed {seed} do not cover every class (none of {names}): "
             "ask for more labels, another seed, or balanced labels."

@@ -1,0 +1,97 @@
+"""How much of a step goes into views and batch assembly, and how fast pictures are decoded. Ratios in one run.
+
+    CERTUS_DATA=… python benchmarks/data.py            interleaved, minima of several
+
+1. batch assembly + the views of one FT-CCL step against the whole step (CNN-13 width 32, |B| = 512, T = 10);
+2. decoding 2,000 JPEGs of 400×300 into the cache against a plain thread-pool loop of Pillow doing the same;
+3. peak memory of loading CIFAR-10 and building a run.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from certus.config import resolve
+from certus.data import pictures
+from certus.run import build, complete
+
+
+def fastest(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Each job's smallest time, the jobs taking turns."""
+    best = dict.fromkeys(jobs, float("inf"))
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            start = time.perf_counter()
+            job()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def views_share() -> None:
+    given = {"data": "cifar10", "method": "ft-ccl", "network": "cnn13", "width": 32, "steps": 1000}
+    config = complete(resolve(given))
+    torch.set_num_threads(config.threads)
+    run = build(config)
+    print(f"data and network built: peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+    def inputs() -> None:
+        step = run.step(500)
+        step.view("a"), step.view("b")
+        for t in range(10):
+            run.views["weak"](step.batch.images, step.generator(f"view b draw {t}"))
+
+    times = fastest({"views": inputs, "step": lambda: run.advance(500)}, rounds=3)
+    print(
+        f"views and batch assembly {1e3 * times['views']:.0f} ms of an FT-CCL step of {1e3 * times['step']:.0f} ms: "
+        f"{100 * times['views'] / times['step']:.1f} %"
+    )
+
+
+def decoding() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "photos"
+        random = np.random.default_rng(0)
+        for i in range(2000):
+            folder = root / ("cat", "dog", "unlabeled")[min(i % 10, 2)]
+            folder.mkdir(parents=True, exist_ok=True)
+            small = random.integers(0, 255, (30, 40, 3), dtype=np.uint8)
+            Image.fromarray(small).resize((400, 300)).save(folder / f"{i:05d}.jpg", quality=90)
+        files = sorted(root.rglob("*.jpg"))
+
+        def plain(path: Path) -> np.ndarray:
+            with Image.open(path) as image:
+                image.draft("RGB", (64, 64))
+                return np.asarray(ImageOps.fit(image.convert("RGB"), (64, 64)))
+
+        def loop() -> None:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(plain, files))
+
+        def ours() -> None:
+            with tempfile.TemporaryDirectory() as cache:
+                os.environ["CERTUS_CACHE"] = cache
+                pictures.__globals__["_opened"].clear()
+                pictures(str(root), 64)
+
+        times = fastest({"plain": loop, "ours": ours}, rounds=3)
+        ratio = times["plain"] / times["ours"]
+        print(
+            f"decoding 2,000 JPEGs: {ratio:.2f} × as fast as a plain loop of Pillow ({2000 / times['ours']:,.0f} a second)"
+        )
+
+
+if __name__ == "__main__":
+    if "--pictures" not in sys.argv:
+        views_share()
+    decoding()
