@@ -36,7 +36,7 @@ def test_it_beats_the_labels_alone(method: str) -> None:
     assert mean_error(method) < mean_error("supervised") - MARGIN
 
 
-@pytest.mark.parametrize("method", ["pi", "ft-ccl"])
+@pytest.mark.parametrize("method", ["pi", "mean-teacher"])
 def test_without_its_term_it_does_not(method: str) -> None:
     """The margin tells a term that works from one that is not there."""
     assert mean_error(method, weight=0.0) > mean_error("supervised") - MARGIN

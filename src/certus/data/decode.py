@@ -33,6 +33,7 @@ ORIENTATION = 0x0112  # the EXIF tag
 SIZES = (32, 48, 64, 96, 128)  # chosen from when none is given
 SAMPLE = 1000  # pictures that are looked at to choose
 GREY = np.array([299, 587, 114], dtype=np.uint32)  # brightness of red, green and blue, in thousandths
+TOGETHER = 4  # small pictures that a thread takes at a time, as handing them over costs time
 WORKERS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 A = TypeVar("A")
@@ -84,7 +85,7 @@ def decode_bytes(data: bytes, size: int) -> Decoded:
             turn = orientation(image)
             plain, transparent = flat(image)
             extent = fraction[1][2:] if fraction else plain.size  # 225 rows at a half are 113, the last of them half
-            small = upright(square(plain, extent, size), turn).convert("RGB")
+            small = as_mode("RGB", upright(square(plain, extent, size), turn))
             if turn >= 5:
                 width, height = height, width
             return Decoded(np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1)), width, height, transparent)
@@ -115,13 +116,19 @@ def flat(image: Image.Image) -> tuple[Image.Image, bool]:
         below = Image.new("RGB", layer.size, "white")
         below.paste(layer, mask=alpha)
         return below, alpha.getextrema() != (255, 255)
-    return image.convert("L" if image.mode in ("1", "L") else "RGB"), False
+    return as_mode("L" if image.mode in ("1", "L") else "RGB", image), False
+
+
+def as_mode(mode: str, image: Image.Image) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)  # which would copy
 
 
 def square(image: Image.Image, extent: tuple[float, float], size: int) -> Image.Image:
     """The central square at the new size; averaging filter, so that shrinking makes no false patterns."""
     from PIL import Image
 
+    if image.size == extent == (size, size):
+        return image
     side = min(extent)
     left, top = (extent[0] - side) / 2, (extent[1] - side) / 2
     box = (left, top, left + side, top + side)
@@ -217,13 +224,17 @@ def as_channels(pixels: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
 
 def in_order(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
     """`map` by threads, a bounded way ahead: Pillow lets other threads run while it decodes and resizes."""
-    rest = iter(items)
+
+    def each(some: Sequence[A]) -> list[B]:
+        return [function(item) for item in some]
+
+    rest = (items[at : at + TOGETHER] for at in range(0, len(items), TOGETHER))
     pool = ThreadPoolExecutor(WORKERS)
     try:
-        waiting = deque(pool.submit(function, item) for item in islice(rest, 16 * WORKERS))
+        waiting = deque(pool.submit(each, some) for some in islice(rest, 4 * WORKERS))
         while waiting:
-            yield waiting.popleft().result()
-            waiting.extend(pool.submit(function, item) for item in islice(rest, 1))
+            yield from waiting.popleft().result()
+            waiting.extend(pool.submit(each, some) for some in islice(rest, 1))
     finally:
         pool.shutdown(cancel_futures=True)
 
