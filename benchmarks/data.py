@@ -86,9 +86,8 @@ def decoding() -> None:
 
         times = fastest({"plain": loop, "ours": ours}, rounds=3)
         ratio = times["plain"] / times["ours"]
-        print(
-            f"decoding 2,000 JPEGs: {ratio:.2f} × as fast as a plain loop of Pillow ({2000 / times['ours']:,.0f} a second)"
-        )
+        speed = 2000 / times["ours"]
+        print(f"decoding 2,000 JPEGs: {ratio:.2f} × as fast as a plain loop of Pillow ({speed:,.0f} a second)")
 
 
 if __name__ == "__main__":

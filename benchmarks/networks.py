@@ -21,7 +21,7 @@ import torch
 from certus.config import resolve
 from certus.run import build, complete
 
-CANDIDATES = (("quick", 32), ("quick", 64), ("cnn13", 16), ("cnn13", 32), ("wrn-28", 16), ("wrn-28", 32))
+CANDIDATES = "quick:16,quick:24,quick:32,quick:64,cnn13:16,cnn13:24,cnn13:32,wrn-28:16,wrn-28:32"
 
 
 def measure(cell: tuple[str, float, str, int, int]) -> dict[str, Any]:
@@ -46,12 +46,14 @@ def measure(cell: tuple[str, float, str, int, int]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--networks", default=CANDIDATES, metavar="NAME:WIDTH,…")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--out", type=Path, help="a JSON file")
     args = parser.parse_args()
-    cells = [(args.data, args.minutes, n, w, s) for (n, w), s in product(CANDIDATES, range(args.seeds))]
+    names = [network.rsplit(":", 1) for network in args.networks.split(",")]
+    cells = [(args.data, args.minutes, n, int(w), s) for (n, w), s in product(names, range(args.seeds))]
     with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
         rows = []
         for row in pool.imap(measure, cells):

@@ -91,7 +91,7 @@ def test_hidden_labels_are_unreachable(name: str, monkeypatch: pytest.MonkeyPatc
     assert (honest.labels[hidden] == -1).all()
     garbage = data.train.labels.clone()
     garbage[hidden] = 99
-    monkeypatch.setattr(runs, "load", lambda _: replace(data, train=replace(data.train, labels=garbage)))
+    monkeypatch.setattr(runs, "load", lambda *_: replace(data, train=replace(data.train, labels=garbage)))
     monkeypatch.setattr(runs, "split", lambda *_: parts)
     assert same(trained(build(config(name))), trained(honest))
 
@@ -178,7 +178,7 @@ def test_statistics_move_once_per_step_in_students_and_never_in_teachers(name: s
 ALTERNATIVES: dict[str, object] = {
     "teachers": 2,
     "weight": 3.5,
-    "ramp": 20.0,
+    "ramp": 300.0,
     "decay": 0.5,
     "metric": "pe",
     "draws": 3,

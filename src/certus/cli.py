@@ -194,12 +194,17 @@ DESCRIPTION = (
 )
 
 
+POSITIONAL = ("run", "pictures", "action")
+
+
 def flags_of(command: type) -> dict[str, str]:
     """Every flag of a command -> the field that it sets."""
     hints = get_type_hints(command)
     found: dict[str, str] = {}
     for f in fields(command):
         kind = hints[f.name]
+        if f.name in POSITIONAL:
+            continue
         if is_dataclass(kind):
             found |= flags_of(kind)  # type: ignore[arg-type]
         else:

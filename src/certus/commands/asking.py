@@ -24,6 +24,7 @@ from certus.data.decode import SUFFIXES, stream
 from certus.errors import UsageError, unknown
 from certus.folder import Folder, put
 from certus.model import Model, Prediction, load
+from certus.models.roles import role
 from certus.progress import console
 from certus.run import threads
 
@@ -47,16 +48,19 @@ def evaluate_command(args: Any, given: Given) -> int:
         "images": len(test),
         "networks": len(said),
         **{key: fmean(values) for key, values in measures(said, test).items()},
-        "errors": [scores.error(torch.from_numpy(p.probabilities), test.labels) for p in said],
+        "errors": {
+            role(net): scores.error(torch.from_numpy(p.probabilities), test.labels)
+            for net, p in zip(model.nets, said, strict=True)
+        },
         "class_errors": class_means(said, test, model.classes),
         "risk_coverage": coverage(said, test, args.metric),
     }
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
         return 0
-    each = ", ".join(f"{e:.2f} %" for e in result["errors"])
+    each = ", ".join(f"{name} {e:.2f} %" for name, e in result["errors"].items())
     print(f"{config.method} on {name}: {len(test):,} images")
-    print(f"  error  {result['error']:.2f} %" + (f"  (mean of {len(said)} teachers: {each})" if len(said) > 1 else ""))
+    print(f"  error  {result['error']:.2f} %" + (f"  (the mean of {each})" if len(said) > 1 else ""))
     print(f"  NLL {result['nll']:.3f}   Brier {result['brier']:.3f}   ECE {result['ece']:.2f} %")
     print("  error of each class: " + ", ".join(f"{c} {e:.1f} %" for c, e in result["class_errors"].items()))
     print(f"  error when only the most certain are answered (by {args.metric}):")
