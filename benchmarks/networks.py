@@ -21,7 +21,7 @@ import torch
 from certus.config import resolve
 from certus.run import build, complete
 
-CANDIDATES = "quick:16,quick:24,quick:32,quick:64,cnn13:16,cnn13:24,cnn13:32,wrn-28:16,wrn-28:32"
+CANDIDATES = "cnn13:12,cnn13:16,cnn13:24,cnn13:32,wrn-28:16,wrn-28:32"
 
 
 def measure(cell: tuple[str, float, str, int, int]) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from certus.errors import UsageError
-from certus.models import NETWORKS, network, suitable
+from certus.models import NETWORKS, network, suitable, suitable_width
 from certus.models.modes import has_dropout
 
-SHAPES = {"cnn13": (3, 32, 32), "cnn13-small": (1, 8, 8), "wrn-28": (3, 16, 16), "quick": (3, 24, 32), "mlp": (5,)}
+SHAPES = {"cnn13": (3, 32, 32), "cnn13-small": (1, 8, 8), "wrn-28": (3, 16, 16), "mlp": (5,)}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -22,7 +22,8 @@ def test_maps_inputs_to_logits_through_features_and_head(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_parameter_is_used(name: str) -> None:
-    net = network(name, SHAPES[name], classes=3, width=4, dropout=0.1)
+    torch.manual_seed(0)
+    net = network(name, SHAPES[name], classes=3, width=8, dropout=0.1)
     net(torch.randn(4, *SHAPES[name])).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
 
@@ -47,14 +48,14 @@ def test_wrn_28_2_has_its_known_size() -> None:
 def test_auto_fits_shape_and_machine() -> None:
     assert suitable((4,)) == "mlp"
     assert suitable((1, 8, 8)) == "cnn13-small"
-    assert suitable((3, 32, 32)) == "quick"
-    assert suitable((3, 32, 32), accelerated=True) == "cnn13"
+    assert suitable((3, 32, 32)) == "cnn13"
+    assert (suitable_width("cnn13", True), suitable_width("cnn13", False)) == (128, 16)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="too small for cnn13: use cnn13-small"):
         network("cnn13", (1, 8, 8), 10, 8, 0.5)
     with pytest.raises(UsageError, match="use mlp"):
-        network("quick", (3,), 10, 8, 0.5)
+        network("wrn-28", (3,), 10, 8, 0.5)
     with pytest.raises(UsageError, match="Did you mean 'cnn13'"):
         network("cnn31", (3, 32, 32), 10, 8, 0.5)

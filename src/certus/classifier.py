@@ -23,8 +23,8 @@ from certus.model import Model, Prediction
 from certus.randomness import untouched_generator
 from certus.run import assemble, complete_for
 
-VECTORS = {"translate": 0, "flip": False, "noise": 0.1, "dropout": 0.2, "width": 64}
-IMAGES = {"translate": 2, "flip": False, "noise": 0.0, "dropout": 0.3, "width": 32}
+VECTORS = {"translate": 0, "flip": False, "noise": 0.1, "dropout": 0.2}
+IMAGES = {"translate": 2, "flip": False, "noise": 0.0, "dropout": 0.3}
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -43,7 +43,7 @@ class Config:
     label_noise: float = setting(0.0, "this fraction of the labels is replaced by random ones", between(0, 1))
 
     network: str = setting("auto", "the network; auto takes the one that fits the images")
-    width: int = setting(32, "channels of its first layers", at_least(1))
+    width: int = setting(0, "channels of its first layers; 0: what suits the network and the machine", at_least(0))
     dropout: float = setting(0.5, "probability of its dropout", between(0, 0.95))
     init: str = setting("", "start from this run of `certus pretrain`; several with commas, one per student")
 

@@ -6,7 +6,6 @@ from typing import Any
 
 PRESETS: dict[str, dict[str, Any]] = {
     "digits": {  # docs/digits.md tells how these were chosen
-        "width": 16,
         "dropout": 0.2,
         "translate": 0,  # these digits are centred: shifting them by a pixel hurts
         "noise": 0.5,
@@ -16,7 +15,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "moons": {
         "labels": 6,
-        "width": 64,
         "dropout": 0.1,
         "translate": 0,
         "noise": 0.3,

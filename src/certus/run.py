@@ -21,7 +21,7 @@ from certus.errors import CertusError, UsageError
 from certus.evaluate import errors
 from certus.method import Method, total
 from certus.methods import recipe
-from certus.models import network, suitable
+from certus.models import network, suitable, suitable_width
 from certus.presets import epochs_for
 from certus.pretraining import plant, trunk
 from certus.randomness import seed_global, seed_of, untouched_generator
@@ -101,6 +101,7 @@ def complete_for(data: Dataset, config: Config) -> Config:
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device cuda was asked for, but torch sees no GPU here: use --device cpu.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    name = suitable(data.shape) if config.network == "auto" else config.network
     fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
     return replace(
         config,
@@ -109,7 +110,8 @@ def complete_for(data: Dataset, config: Config) -> Config:
         init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
         size=data.shape[1] if is_folder(config.data) else 0,
         validation=fifth if config.validation < 0 else config.validation,
-        network=suitable(data.shape, device == "cuda") if config.network == "auto" else config.network,
+        network=name,
+        width=config.width or suitable_width(name, device == "cuda"),
         device=device,
         threads=config.threads or len(os.sched_getaffinity(0)),
     )

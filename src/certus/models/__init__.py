@@ -12,7 +12,6 @@ from torch import nn
 from certus.errors import UsageError, unknown
 from certus.models.cnn13 import CNN13
 from certus.models.mlp import MLP
-from certus.models.quick import Quick
 from certus.models.wrn import WRN
 
 
@@ -20,28 +19,34 @@ from certus.models.wrn import WRN
 class Kind:
     about: str
     build: Callable[..., nn.Module]  # (channels or inputs, classes, width, dropout)
+    width: int  # the usual one
+    narrow: int  # for a machine without a GPU
     least: int = 0  # pixels of the smaller side; 0: for vectors
     instead: str = ""  # what to use below that
 
 
 NETWORKS = {
-    "cnn13": Kind("13 convolutional layers; width 128 is the paper's", CNN13, 12, "cnn13-small"),
+    "cnn13": Kind("13 layers; width 128 is the paper's, 16 is quick on a few cores", CNN13, 128, 16, 12, "cnn13-small"),
     "cnn13-small": Kind(
-        "the same with one pool less, for images under 16 pixels", partial(CNN13, small=True), 6, "mlp"
+        "the same with one pool less, for images under 16 pixels", partial(CNN13, small=True), 32, 16, 6, "mlp"
     ),
-    "wrn-28": Kind("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 8, "cnn13-small"),
-    "quick": Kind("5 convolutional layers, for a machine without a GPU", Quick, 8, "cnn13-small"),
-    "mlp": Kind("two hidden layers with dropout, for vectors", MLP),
+    "wrn-28": Kind("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 32, 32, 8, "cnn13-small"),
+    "mlp": Kind("two hidden layers with dropout, for vectors", MLP, 64, 64),
 }
 
 
-def suitable(shape: tuple[int, ...], accelerated: bool = False) -> str:
-    """The network that fits inputs of this shape, (D,) or (C, H, W), and the machine."""
+def suitable(shape: tuple[int, ...]) -> str:
+    """The network that fits inputs of this shape, (D,) or (C, H, W)."""
     if len(shape) == 1:
         return "mlp"
-    if min(shape[1:]) < 16:
-        return "cnn13-small"
-    return "cnn13" if accelerated else "quick"
+    return "cnn13" if min(shape[1:]) >= 16 else "cnn13-small"
+
+
+def suitable_width(name: str, accelerated: bool) -> int:
+    """Its usual width with a GPU; without one the width that was best after equal minutes (docs/performance.md)."""
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS)
+    return NETWORKS[name].width if accelerated else NETWORKS[name].narrow
 
 
 def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout: float) -> nn.Module:
