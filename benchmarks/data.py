@@ -95,8 +95,8 @@ def decoding() -> None:
         times = fastest(jobs, rounds=3)
         for name, what in (("ours", "decoding"), ("cached", "scanning, hashing, decoding and caching")):
             print(
-                f"{what}: {2000 / times[name]:,.0f} pictures a second, {times['plain'] / times[name]:.2f} × a plain loop "
-                f"of Pillow by threads, {times['draft'] / times[name]:.2f} × one that also uses JPEG's draft mode"
+                f"{what}: {2000 / times[name]:,.0f} pictures a second, {times['plain'] / times[name]:.2f} × a plain "
+                f"loop of Pillow by threads, {times['draft'] / times[name]:.2f} × one that also uses JPEG's draft mode"
             )
 
 
