@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from certus import __version__, commands
+from certus.commands import command
 from certus.config import Config
 from certus.errors import CertusError, unknown
 from certus.methods import METHODS
@@ -56,22 +57,28 @@ def method_options() -> Any:
     return made
 
 
-TrainSettings = settings("Settings", "What is trained, on what, and how.")
-PretrainSettings = settings(
-    "Settings",
-    "What is looked at, and how.",
-    skip=("method", "labels", "validation", "balanced", "label_noise", "init", "labelled_batch"),
-)
-CompareSettings = settings("Settings", "What every run has in common.", skip=("method", "seed", "threads", "steps"))
-MethodOptions = method_options()
+if TYPE_CHECKING:
+    TrainSettings: TypeAlias = Any
+    PretrainSettings: TypeAlias = Any
+    CompareSettings: TypeAlias = Any
+    MethodOptions: TypeAlias = Any
+else:
+    TrainSettings = settings("Settings", "What is trained, on what, and how.")
+    PretrainSettings = settings(
+        "Settings",
+        "What is looked at, and how.",
+        skip=("method", "labels", "validation", "balanced", "label_noise", "init", "labelled_batch"),
+    )
+    CompareSettings = settings("Settings", "What every run has in common.", skip=("method", "seed", "threads", "steps"))
+    MethodOptions = method_options()
 
 
 @dataclass(frozen=True)
 class Train:
     """Train one classifier. `certus train --data digits --method ft-ccl --labels 20` is a first try."""
 
-    settings: OmitArgPrefixes[TrainSettings]  # type: ignore[valid-type]
-    options: OmitArgPrefixes[MethodOptions]  # type: ignore[valid-type]
+    settings: OmitArgPrefixes[TrainSettings]
+    options: OmitArgPrefixes[MethodOptions]
     epochs: Annotated[
         float,
         arg(
@@ -103,7 +110,7 @@ class Pretrain:
 
     `certus train --init RUN` starts students from it: each has the trunk, and a head of its own."""
 
-    settings: OmitArgPrefixes[PretrainSettings]  # type: ignore[valid-type]
+    settings: OmitArgPrefixes[PretrainSettings]
     epochs: Annotated[
         float, arg(help="passes over the images, instead of --steps", help_behavior_hint="(default: by data set)")
     ] = 0.0
@@ -119,8 +126,8 @@ class Compare:
 
     Runs are trained side by side, one process per core. Stopped, the same command goes on where it was."""
 
-    settings: OmitArgPrefixes[CompareSettings]  # type: ignore[valid-type]
-    options: OmitArgPrefixes[MethodOptions]  # type: ignore[valid-type]
+    settings: OmitArgPrefixes[CompareSettings]
+    options: OmitArgPrefixes[MethodOptions]
     methods: Annotated[str, arg(help="their names, with commas between; or all")] = "supervised,mean-teacher,ft-ccl"
     seeds: Annotated[int, arg(help="how many: 0, 1, … of these")] = 5
     epochs: Annotated[
@@ -228,19 +235,16 @@ def given_flags(command: type, argv: Sequence[str]) -> frozenset[str]:
 
 
 def run(argv: Sequence[str]) -> int:
-    if argv == ["--version"]:
-        print(f"certus {__version__}")
-        return 0
     if argv and not argv[0].startswith("-"):
         if argv[0] not in COMMANDS:
             raise unknown("command", argv[0], COMMANDS)
         given = given_flags(COMMANDS[argv[0]], argv[1:])
     else:
         given = frozenset()
-    command = tyro.extras.subcommand_cli_from_dict(
+    args = tyro.extras.subcommand_cli_from_dict(
         COMMANDS, prog="certus", description=DESCRIPTION, args=list(argv) or ["--help"]
     )
-    return commands.DO[type(command).__name__.lower()](command, given)
+    return command(type(args).__name__.lower())(args, given)
 
 
 def main() -> None:
@@ -252,6 +256,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("certus: stopped.", file=sys.stderr)
         code = 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     except OSError as e:
         print(
             f"certus: {e.strerror or e}{f': {e.filename}' if e.filename else ''}. What was saved before is kept.",

@@ -1,18 +1,22 @@
 """What each command does: the shell between the command line and the library."""
 
-from certus.commands.asking import evaluate_command, predict_command
-from certus.commands.comparing import compare_command
-from certus.commands.listing import data_command, methods_command
-from certus.commands.training import pretrain_command, train_command
+from __future__ import annotations
 
-DO = {
-    "train": train_command,
-    "pretrain": pretrain_command,
-    "compare": compare_command,
-    "evaluate": evaluate_command,
-    "predict": predict_command,
-    "methods": methods_command,
-    "data": data_command,
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+PLACES = {
+    "train": "training",
+    "pretrain": "training",
+    "compare": "comparing",
+    "evaluate": "asking",
+    "predict": "asking",
+    "methods": "listing",
+    "data": "listing",
 }
 
-__all__ = ["DO"]
+
+def command(name: str) -> Callable[[Any, frozenset[str]], int]:
+    """Imported when it is asked for: training needs no matplotlib."""
+    return getattr(import_module(f"certus.commands.{PLACES[name]}"), f"{name}_command")

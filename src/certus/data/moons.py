@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.datasets import make_moons
 
 from certus.data.dataset import Dataset, Part
 
 
 def moons() -> Dataset:
+    from sklearn.datasets import make_moons
+
     def part(n: int, seed: int) -> Part:
         x, y = make_moons(n, noise=0.1, random_state=seed)
         return Part(torch.from_numpy(x.astype(np.float32)), torch.from_numpy(y.astype(np.int64)))
