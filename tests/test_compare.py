@@ -86,7 +86,7 @@ def test_a_failed_run_is_said_and_the_others_are_kept(
 
 def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = [
-        *"compare --data digits --labels 10 --width 2 --unlabelled-batch 100 --epochs 8 --out out".split(),
+        *"compare --data digits --labels 10 --width 2 --unlabelled-batch 100 --epochs 60 --out out".split(),
         *"--methods supervised,mean-teacher --seeds 1 --workers 2".split(),
     ]
     process = subprocess.Popen(

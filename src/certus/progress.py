@@ -14,9 +14,9 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from certus.train import Listen, Tick
 
@@ -27,7 +27,7 @@ QUIET = 10.0  # seconds between plain lines
 def describe(tick: Tick, validation: float | None, rate: float) -> str:
     losses = "  ".join(f"{name} {value:.3f}" for name, value in tick.losses.items())
     error = f"  validation {validation:.1f} %" if validation is not None else ""
-    return f"epoch {tick.epoch}/{tick.epochs}  {losses}{error}  {rate:,.0f} images/s"
+    return f"epoch {tick.epoch}/{tick.epochs}{error}  {rate:,.0f} images/s  {losses}"  # what a narrow screen cuts, last
 
 
 @dataclass
@@ -46,12 +46,10 @@ class Follow:
 
 def bars() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=13)),
+        BarColumn(bar_width=12, table_column=Column(min_width=8)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
+        TextColumn("left  {task.fields[text]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         console=console,
         refresh_per_second=4,
     )
