@@ -30,6 +30,12 @@ def describe(tick: Tick, validation: float | None, rate: float) -> str:
     return f"epoch {tick.epoch}/{tick.epochs}{error}  {rate:,.0f} images/s  {losses}"  # what a narrow screen cuts, last
 
 
+def fit(text: str) -> str:
+    """What is left of it beside title, bar and time on this screen."""
+    room = max(20, console.width - 46)
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
 @dataclass
 class Follow:
     """Turns one run's ticks into text: the newest validation error stays, the rate is smoothed."""
@@ -49,7 +55,7 @@ def bars() -> Progress:
         TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=13)),
         BarColumn(bar_width=12, table_column=Column(min_width=8)),
         TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
-        TextColumn("left  {task.fields[text]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn("left  {task.fields[text]}"),
         console=console,
         refresh_per_second=4,
     )
@@ -89,7 +95,7 @@ def run_progress(title: str) -> Iterator[Listen]:
         return
     with bars() as progress:
         task = progress.add_task(title, total=None, text="")
-        yield lambda tick: progress.update(task, completed=tick.step, total=tick.steps, text=follow(tick))
+        yield lambda tick: progress.update(task, completed=tick.step, total=tick.steps, text=fit(follow(tick)))
 
 
 @dataclass
@@ -108,7 +114,7 @@ class ManyRuns:
         if self.progress:
             if name not in self.tasks:
                 self.tasks[name] = self.progress.add_task(name, total=tick.steps, text="")
-            self.progress.update(self.tasks[name], completed=tick.step, text=text)
+            self.progress.update(self.tasks[name], completed=tick.step, text=fit(text))
 
     def finish(self, name: str, text: str) -> None:
         self.done += 1
