@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -19,7 +20,7 @@ from scipy.stats import t as student_t
 from certus.config import Config
 from certus.errors import CertusError, UsageError
 from certus.folder import Folder
-from certus.stopping import Interrupted
+from certus.stopping import Interrupted, stop_signal
 from certus.train import Tick, train
 
 
@@ -60,8 +61,8 @@ def run_all(
         else:
             waiting.append(cell)
     by_name = {cell.name: cell for cell in cells}
-    with Pool(min(workers, len(waiting))) as pool:
-        for kind, name, value in pool.run(waiting):
+    with stop_signal((signal.SIGINT, signal.SIGTERM)) as stopped, Pool(min(workers, len(waiting))) as pool:
+        for kind, name, value in pool.run(waiting, stopped):
             if kind == "tick":
                 tick(by_name[name], value)
                 continue
@@ -99,12 +100,14 @@ class Pool:
             if worker.is_alive():
                 worker.kill()
 
-    def run(self, cells: Sequence[Cell]) -> Any:
-        """Events ("tick" | "result" | "failed", cell's name, value) until every cell is done."""
+    def run(self, cells: Sequence[Cell], stopped: threading.Event) -> Any:
+        """Events ("tick" | "result" | "failed", cell's name, value) until all are done or a signal asks to stop."""
         for cell in cells:
             self.tasks.put(cell)
         left = len(cells)
         while left:
+            if stopped.is_set():
+                raise Interrupted("Stopped; every run is saved.")
             try:
                 event = self.events.get(timeout=1.0)
             except queue.Empty:
@@ -125,8 +128,9 @@ def work(tasks: Any, events: Any, parent: int) -> None:
         steps = count()
 
         def listen(tick: Tick, name: str = cell.name, steps: Any = steps) -> None:
-            if os.getppid() != parent:
-                raise Interrupted("the parent process is gone")
+            if os.getppid() != parent:  # nobody is left to listen: finish the step and save
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
             if next(steps) % 5 == 0 or tick.validation_error is not None:
                 events.put(("tick", name, tick))
 

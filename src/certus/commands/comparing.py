@@ -79,9 +79,8 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
 
         try:
             results = compare.run_all(cells, workers, lambda c, tick: progress.tick(c.name, tick), done)
-        except KeyboardInterrupt:
-            command = shlex.join(["certus", *sys.argv[1:]])
-            raise Interrupted(f"Stopped; every run is saved. Go on with: {command}") from None
+        except Interrupted as e:
+            raise Interrupted(f"{e} Go on with: {shlex.join(['certus', *sys.argv[1:]])}") from None
     summary = compare.summarise(cells, results)
     put_json(out / "results.json", summary)
     picture = out / "comparison.png"
