@@ -159,6 +159,7 @@ def test_the_model_needs_no_data(trained: Path, tmp_path: Path) -> None:
         ("predict {run} nowhere", "There is no folder or picture nowhere"),
         ("predict {run} {photos} --out p.txt", "There is no file type '.txt'"),
         ("predict {run} {photos} --metric vp", "There is no metric 'vp'"),
+        ("predict {run} {photos} --draws 0", "Without draws there is no pe to rank by"),
         ("predict {run} {photos} --top 0", "--top must be at least 1"),
         ("predict nowhere {photos}", "nowhere holds no run"),
         ("train --data nowhere/", "There is no folder"),
@@ -189,3 +190,11 @@ def test_a_run_without_a_checkpoint_cannot_answer(trained: Path, tmp_path: Path)
     shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
     with pytest.raises(CertusError, match="no checkpoint yet"):
         certus.load(tmp_path / "run")
+
+
+def test_the_rank_by_confidence_puts_the_most_confident_first(trained: Path, photos: Path, tmp_path: Path) -> None:
+    rows = predicted(trained, photos / "test", tmp_path / "p.csv", "--metric", "confidence", "--draws", "0")
+    by_rank = sorted(rows, key=lambda row: int(row["rank"]))
+    assert [float(row["confidence"]) for row in by_rank] == sorted((float(r["confidence"]) for r in rows), reverse=True)
+    by_votes = predicted(trained, photos / "test", tmp_path / "p.csv", "--metric", "pr")
+    assert sorted(int(row["rank"]) for row in by_votes) == list(range(1, len(rows) + 1))

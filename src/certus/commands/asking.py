@@ -36,7 +36,8 @@ def evaluate_command(args: Any, given: Given) -> int:
     folder = Folder(args.run)
     config = folder.load_config()
     model = load(folder.path)
-    name, root = (args.data, args.data_dir) if "data" in given else (config.data, config.data_dir)
+    name = args.data if "data" in given else config.data
+    root = args.data_dir if "data_dir" in given else config.data_dir
     test = test_part(name, root, config.size, model)
     with threads(config.threads):
         alone = [Model((net,), model.classes, model.shape, model.mean, model.std) for net in model.nets]
@@ -124,6 +125,8 @@ def predict_command(args: Any, given: Given) -> int:  # noqa: ARG001
         raise UsageError(f"--top must be at least 1, but is {args.top}.")
     if args.draws < 0:
         raise UsageError(f"--draws must be at least 0, but is {args.draws}.")
+    if not args.draws and args.metric != "confidence":
+        raise UsageError(f"Without draws there is no {args.metric} to rank by: use --metric confidence.")
     write = WRITERS.get(args.out.suffix)
     if write is None:
         raise unknown("file type", args.out.suffix or "(none)", WRITERS)
@@ -133,6 +136,7 @@ def predict_command(args: Any, given: Given) -> int:  # noqa: ARG001
         raise UsageError(f"{folder.path} was trained on vectors: it cannot look at pictures.")
     paths = sorted(find(args.pictures))
     rows: list[dict[str, Any]] = []
+    uncertainty: list[float] = []
     skipped: list[tuple[Path, str]] = []
     with threads(config.threads):
         for names, said, lost in track(
@@ -142,11 +146,12 @@ def predict_command(args: Any, given: Given) -> int:  # noqa: ARG001
             console=console,
         ):
             rows += [row(args.pictures, path, said, i, args.top) for i, path in enumerate(names)]
+            if args.metric not in said.uncertainty:  # a network without dropout
+                raise unknown("metric of this run", args.metric, said.uncertainty)
+            uncertainty += said.uncertainty[args.metric].tolist()
             skipped += lost
-    if args.metric in (rows[0] if rows else ()):
-        order = np.argsort([r[args.metric] for r in rows], kind="stable")
-        for place, i in enumerate(order, 1):
-            rows[i]["rank"] = place
+    for place, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
+        rows[i]["rank"] = place
     write(args.out, rows)
     print(f"{len(rows):,} pictures in {args.out}, ranked by {args.metric}: 1 is the most certain.")
     for path, why in skipped:
