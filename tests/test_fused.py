@@ -116,6 +116,7 @@ def test_the_network_is_untouched(name):
     addresses = [t.data_ptr() for t in (*net.parameters(), *net.buffers())]
     twin = fuse(net)
     twin.train()
+    assert not any(m.training for m in twin.modules())
     twin(x)
     drawn(twin, x)
     twin.refresh()
@@ -217,6 +218,22 @@ def test_an_activation_that_others_read_before_stays_out_of_place():
             return self.through(self.act(x)) + x
 
     assert fuse(Around()).difference(torch.randn(5, 4)) < 1e-6
+
+
+def test_a_convolution_with_two_norms_goes_into_neither():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            shared = nn.Conv2d(3, 4, 1)
+            self.one = nn.Sequential(shared, nn.BatchNorm2d(4), nn.Flatten())
+            self.two = nn.Sequential(shared, nn.BatchNorm2d(4), nn.Flatten())
+
+        def forward(self, x):
+            return self.one(x) - self.two(x)
+
+    twin = fuse(stir(Two()).eval())
+    assert twin.difference(torch.randn(5, 3, 2, 2)) < 1e-4
+    assert not list(twin.parameters())
 
 
 def test_what_cannot_be_fused_says_why():
