@@ -52,9 +52,10 @@ def follow(plan: str, parts: list[nn.Module], x: torch.Tensor) -> None:
     parse(plan).run(parts, lambda _: x, seed, Moments(BATCH, CLASSES))
 
 
-def measure(width: int, seconds: float) -> dict[str, Any]:
+def measure(width: int, seconds: float, plans: list[str]) -> dict[str, Any]:
     rows = network("cnn13", SHAPE, CLASSES, width, 0.5).eval()
-    last = network("cnn13", SHAPE, CLASSES, width, 0.5).eval().to(memory_format=torch.channels_last)
+    last = network("cnn13", SHAPE, CLASSES, width, 0.5).eval()
+    last.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     twin, quick = Fused(rows), Fused(rows, quick=True)
     x = torch.randn(BATCH, *SHAPE)
     y = x.contiguous(memory_format=torch.channels_last)
@@ -66,7 +67,7 @@ def measure(width: int, seconds: float) -> dict[str, Any]:
         "eager, one draw": partial(draw, rows, x),
         "channels_last, one draw": partial(draw, last, y),
     }
-    for plan in ("independent:10", "tree:1x4x10"):
+    for plan in plans:
         for name, net in (("twin", twin), ("quick", quick)):
             jobs[f"{name}, {plan}"] = partial(follow, plan, stages(net), y)
     best = minima(jobs, seconds)
@@ -75,7 +76,8 @@ def measure(width: int, seconds: float) -> dict[str, Any]:
     for name, value in best.items():
         gain = f"{ten / value:6.2f}× ten eager draws" if ":" in name else f"{unit / value:6.2f}× eager"
         print(f"  {name:24} {1e3 * value:9.2f} ms  {value / unit:7.3f} forwards  {gain}", flush=True)
-    print(f"  tree:1x4x10 is {parse('tree:1x4x10').cost(stages(rows), SHAPE):.2f} forwards by multiply-adds")
+    for plan in plans:
+        print(f"  {plan} is {parse(plan).cost(stages(rows), SHAPE):.2f} forwards by multiply-adds")
     return {"width": width, "ms": {name: round(1e3 * value, 3) for name, value in best.items()}}
 
 
@@ -83,11 +85,12 @@ def measure(width: int, seconds: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--widths", default="128,32,16")
+    parser.add_argument("--plans", default="independent:10,tree:1x4x10")
     parser.add_argument("--seconds", type=float, default=15.0, help="per width; two rounds at least")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    measured = [measure(int(width), args.seconds) for width in args.widths.split(",")]
+    measured = [measure(int(width), args.seconds, args.plans.split(",")) for width in args.widths.split(",")]
     print(json.dumps({"threads": args.threads, "batch": BATCH, "torch": torch.__version__, "measured": measured}))
 
 
