@@ -1,4 +1,4 @@
-"""What do the twin and the tree save? CNN-13, |B| = 128 pictures of 32×32, fp32; minima of interleaved rounds.
+"""What do the twin and the tree save? CNN-13, pictures of 32×32, fp32; minima of interleaved rounds.
 
     python benchmarks/twin.py --widths 128,32,16 --seconds 30
 
@@ -24,7 +24,7 @@ from certus.models.modes import dropout_only
 from certus.models.stages import stages
 from certus.moments import Moments
 
-SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128
+SHAPE, CLASSES = (3, 32, 32), 10
 
 
 def minima(jobs: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
@@ -49,15 +49,15 @@ def follow(plan: str, parts: list[nn.Module], x: torch.Tensor) -> None:
     def seed(_: str) -> None:
         torch.default_generator.manual_seed(0)
 
-    parse(plan).run(parts, lambda _: x, seed, Moments(BATCH, CLASSES))
+    parse(plan).run(parts, lambda _: x, seed, Moments(len(x), CLASSES))
 
 
-def measure(width: int, seconds: float, plans: list[str]) -> dict[str, Any]:
+def measure(width: int, batch: int, seconds: float, plans: list[str]) -> dict[str, Any]:
     rows = network("cnn13", SHAPE, CLASSES, width, 0.5).eval()
     last = network("cnn13", SHAPE, CLASSES, width, 0.5).eval()
     last.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     twin, quick = Fused(rows), Fused(rows, quick=True)
-    x = torch.randn(BATCH, *SHAPE)
+    x = torch.randn(batch, *SHAPE)
     y = x.contiguous(memory_format=torch.channels_last)
     jobs: dict[str, Callable[[], object]] = {
         "eager": partial(rows, x),
@@ -85,13 +85,15 @@ def measure(width: int, seconds: float, plans: list[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--widths", default="128,32,16")
+    parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--plans", default="independent:10,tree:1x4x10")
     parser.add_argument("--seconds", type=float, default=15.0, help="per width; two rounds at least")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    measured = [measure(int(width), args.seconds, args.plans.split(",")) for width in args.widths.split(",")]
-    print(json.dumps({"threads": args.threads, "batch": BATCH, "torch": torch.__version__, "measured": measured}))
+    plans = args.plans.split(",")
+    measured = [measure(int(width), args.batch, args.seconds, plans) for width in args.widths.split(",")]
+    print(json.dumps({"threads": args.threads, "batch": args.batch, "torch": torch.__version__, "measured": measured}))
 
 
 if __name__ == "__main__":
