@@ -23,7 +23,7 @@ from certus.models.modes import has_dropout
 from certus.models.roles import role
 from certus.randomness import untouched_generator
 from certus.run import Run, build, threads
-from certus.schedules import Clock, cosine
+from certus.schedules import Clock
 from certus.scores import error
 from certus.stopping import Interrupted, stop_signal
 
@@ -140,7 +140,7 @@ class Progress:
             "step": self.step,
             "e": clock.epoch,
             "losses": {name: value / count for name, value in (self.sums or {}).items()},
-            "learning_rate": run.config.learning_rate * cosine(clock.step / clock.steps),
+            "learning_rate": run.rate(clock.step),
             "validation_error": fmean(validation) if validation else None,
             "validation_errors": validation,
             "seconds": round(self.seconds, 3),

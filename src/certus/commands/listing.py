@@ -14,15 +14,17 @@ from torch import nn
 from certus.commands.training import Given
 from certus.data import DATASETS, OFFICIAL, data_folder, fetch, load
 from certus.errors import CertusError, UsageError
+from certus.material import Material
 from certus.methods import METHODS
 from certus.methods.recipe import flag
+from certus.models.mlp import MLP
 from certus.presets import PRESETS
 
 
 def methods_command(args: Any, given: Given) -> int:  # noqa: ARG001
     listed = []
     for known in METHODS.values():
-        method = known.build(placeholder, known.options())
+        method = known.build(Material.bare(placeholder, 2), known.options())
         helps = {f.name: f.metadata["help"] for f in fields(known.options)}
         listed.append(
             {
@@ -47,9 +49,9 @@ def methods_command(args: Any, given: Given) -> int:  # noqa: ARG001
     return 0
 
 
-def placeholder(i: int) -> nn.Module:  # noqa: ARG001
+def placeholder(i: int, scale: float = 1.0) -> nn.Module:  # noqa: ARG001
     """A network to show a recipe with."""
-    return nn.Sequential(nn.Dropout(0.5), nn.Linear(1, 2))
+    return MLP(inputs=1, classes=2, width=1)
 
 
 def data_command(args: Any, given: Given) -> int:

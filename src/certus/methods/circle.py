@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from certus.method import Consistency, CrossEntropy, Method, Refine, See, Source, Term, numbered
-from certus.methods.recipe import Network, at_least, between, option
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Method, Read, Refine, Source, Term, numbered
+from certus.methods.recipe import at_least, between, option
 from certus.models.roles import call
+from certus.reads import See
 from certus.schedules import RampUp
 from certus.teachers import EMA
 
@@ -28,21 +30,22 @@ class Options:
 
 def circle(
     name: str,
-    network: Network,
+    material: Material,
     options: Options,
     source: Callable[[nn.Module, str], Source],
     refine: Callable[[str], Sequence[Refine]] = lambda stream: (),  # noqa: ARG005
+    look: Callable[[nn.Module, str], Read] = See,
 ) -> Method:
-    """n students; student i learns the labels and what `source` makes of teacher i−1, refined."""
+    """n students; student i learns the labels, and looking in its way what `source` makes of teacher i−1, refined."""
     n = options.teachers
-    students = tuple(call(network(i), numbered("student", i, n)) for i in range(n))
+    students = tuple(call(material.network(i), numbered("student", i, n)) for i in range(n))
     teachers = tuple(EMA(student, options.decay) for student in students)
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
-        see = See(student, numbered("a", i, n))
-        terms[numbered("supervised", i, n)] = CrossEntropy(see)
+        view = numbered("a", i, n)
+        terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view))
         terms[numbered("consistency", i, n)] = Consistency(
-            see,
+            look(student, view),
             source(teachers[i - 1].net, numbered("b", i, n)),
             tuple(refine(numbered("drop", i, n))),
             weight=RampUp(options.weight, options.ramp),

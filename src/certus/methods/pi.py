@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.method import Consistency, CrossEntropy, Method, See
-from certus.methods.recipe import Network, Recipe, at_least, option
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Method
+from certus.methods.recipe import Recipe, at_least, option
+from certus.reads import See
 from certus.schedules import RampUp
 from certus.teachers import Twin
 
@@ -16,8 +18,8 @@ class Options:
     ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0))
 
 
-def pi(network: Network, options: Options) -> Method:
-    student = network(0)
+def pi(material: Material, options: Options) -> Method:
+    student = material.network(0)
     return Method(
         name="pi",
         students=(student,),
