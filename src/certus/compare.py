@@ -181,6 +181,9 @@ def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> d
             "n": len(by_seed),
             "seconds": fmean(r["seconds"] for r in others[method]) if by_seed else None,
             "steps": others[method][0]["steps"] if by_seed else None,
+            "seconds_per_step": fmean(r["seconds"] / r["steps"] for r in others[method]) if by_seed else None,
+            "bytes": max(r.get("bytes", 0) for r in others[method]) if by_seed else None,
+            "options": dict(next(c.config.options for c in cells if c.config.method == method)),
             "difference": paired(by_seed, errors[reference]) if method != reference else None,
         }
     first = cells[0].config
@@ -189,6 +192,7 @@ def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> d
         "labels": first.labels,
         "validation": first.validation,
         "reference": reference,
+        "cost_reference": "mean-teacher" if errors.get("mean-teacher") else reference,
         "methods": methods,
     }
 

@@ -16,6 +16,7 @@ from safetensors.torch import save
 from certus import checkpoint
 from certus.certainty import METRICS
 from certus.config import Config
+from certus.cost import step_bytes
 from certus.errors import CertusError
 from certus.evaluate import draws, probabilities
 from certus.folder import Folder, put_json
@@ -185,6 +186,7 @@ def conclude(run: Run, folder: Folder, seconds: float) -> dict[str, Any]:
         "test_errors": {role(net): e for net, e in zip(nets, each, strict=False)},
         "validation_error": fmean(validation) if validation else None,
         "seconds": round(seconds, 3),
+        "bytes": step_bytes(run, run.config.steps - 1),
     }
     put_json(folder.result, result)
     return result

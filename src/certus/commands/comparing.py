@@ -21,7 +21,7 @@ from certus.data import load
 from certus.errors import CertusError, UsageError
 from certus.folder import Folder, put_json
 from certus.methods import METHODS, recipe
-from certus.methods.recipe import flag
+from certus.methods.recipe import flag, shown
 from certus.progress import console, many_progress
 from certus.run import complete
 from certus.stopping import Interrupted
@@ -95,6 +95,7 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
         print(json.dumps(summary))
     else:
         Console().print(comparison_table(summary))
+        Console().print(cost_table(summary))
         print(f"Results: {out / 'results.json'}")
         if results:
             print(f"Picture: {picture}")
@@ -104,17 +105,16 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
 
 
 def comparison_table(summary: Mapping[str, Any]) -> Table:
-    reference = summary["reference"]
     table = Table(
         title=f"{summary['data']}, {summary['labels']} labels: test error (%)",
         caption="± standard deviation over seeds; the difference is paired by seed, with a 95 % confidence interval",
     )
     table.add_column("method")
-    for column in ("mean ± std", "n", f"difference to {reference}", "s per run"):
-        table.add_column(column, justify="right")
+    for column in ("mean ± std", "n", f"difference to {summary['reference']}"):
+        table.add_column(column, justify="right", no_wrap=True)
     for method, v in summary["methods"].items():
         if not v["n"]:
-            table.add_row(method, "failed", "0", "", "")
+            table.add_row(method, "failed", "0")
             continue
         mean = f"{v['mean']:.2f}" + (f" ± {v['std']:.2f}" if v["std"] is not None else "")
         d = v["difference"]
@@ -123,5 +123,26 @@ def comparison_table(summary: Mapping[str, Any]) -> Table:
             difference = f"{d['mean']:+.2f}" + (
                 f"  [{d['low']:+.2f}, {d['high']:+.2f}]" if d["low"] is not None else ""
             )
-        table.add_row(method, mean, str(v["n"]), difference, f"{v['seconds']:.1f}")
+        table.add_row(method, mean, str(v["n"]), difference)
+    return table
+
+
+def cost_table(summary: Mapping[str, Any]) -> Table:
+    """What a training step of each method takes, and its constants."""
+    measure = summary["cost_reference"]
+    table = Table(title="a training step", caption=f"×: time and memory relative to {measure}")
+    table.add_column("method")
+    for column in ("ms", "×", "MB", "×"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("constants")
+    unit = summary["methods"][measure]
+    for method, v in summary["methods"].items():
+        if not v["n"]:
+            continue
+        time, memory = v["seconds_per_step"], v["bytes"]
+        table.add_row(
+            *(method, f"{1000 * time:.1f}", f"{time / unit['seconds_per_step']:.2f}" if unit["n"] else ""),
+            *(f"{memory / 1e6:.1f}", f"{memory / unit['bytes']:.2f}" if unit["n"] and unit["bytes"] else ""),
+            ", ".join(f"{o.replace('_', ' ')} {shown(value)}" for o, value in v["options"].items()),
+        )
     return table

@@ -61,6 +61,7 @@ class Options(circle.Options):
         "weak",
         "what the student looks at: weak, strong (RandAugment) or adversarial (VAT); certainty stays on weak views",
         one_of("weak", "strong", "adversarial"),
+        source="ours, after Liu & Tan 2021, future work",
     )
     epsilon: float = option(
         1.0,

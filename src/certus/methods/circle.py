@@ -19,13 +19,20 @@ from certus.reads import See
 from certus.schedules import RampUp
 from certus.teachers import EMA
 
+PAPER = "Liu & Tan 2021"
+
 
 @dataclass(frozen=True)
 class Options:
-    teachers: int = option(1, "n of the decoupled circle of students and teachers", at_least(1))
-    weight: float = option(10.0, "λ_max, the weight of the consistency term", at_least(0))
-    ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0))
-    decay: float = option(0.99, "α of the teacher's moving average", between(0, 1))
+    teachers: int = option(1, "n of the decoupled circle of students and teachers", at_least(1), source=PAPER)
+    weight: float = option(
+        10.0,
+        "λ_max, the weight of the consistency term",
+        at_least(0),
+        source="Tarvainen & Valpola 2017: 100 on the mean over ten classes, 10 on their sum",
+    )
+    ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=PAPER)
+    decay: float = option(0.99, "α of the teacher's moving average", between(0, 1), source=PAPER)
 
 
 def circle(

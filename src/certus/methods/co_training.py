@@ -72,12 +72,15 @@ class Withstand:
         return f"{role(self.student)}({VIEW} + {self.epsilon:g}·sign that fools the partner)"
 
 
+RAMP = "Qiao, Shen, Zhang, Wang & Yuille 2018: 80 of 600 epochs"
+
+
 @dataclass(frozen=True)
 class Options:
     students: int = option(2, "how many networks are trained together", at_least(2))
     agreement: float = option(10.0, "λ_cot, weight of the agreement", at_least(0))
     difference: float = option(0.5, "λ_diff, weight of withstanding the partner's adversarial examples", at_least(0))
-    ramp: float = option(28.0, "210ths of the run over which both rise to their maximum", at_least(0))
+    ramp: float = option(28.0, "210ths of the run over which both rise to their maximum", at_least(0), source=RAMP)
     epsilon: float = option(
         0.08, "size of the adversarial step, in standard deviations of the data (0.02 of the range 0–1)", at_least(0)
     )

@@ -16,11 +16,13 @@ from certus.reads import See
 from certus.schedules import Constant
 from certus.teachers import Propagation
 
+START = "Iscen, Tolias, Avrithis & Chum 2019: 180 passes over the labelled images, about 4 % of their steps"
+
 
 @dataclass(frozen=True)
 class Spread:
     spread: float = option(1.0, "weight of the propagated labels", at_least(0))
-    start: float = option(10.0, "210ths of the run before the first graph", at_least(0))
+    start: float = option(10.0, "210ths of the run before the first graph", at_least(0), source=START)
     neighbours: int = option(50, "k of the graph of nearest neighbours", at_least(1))
     gamma: float = option(3.0, "γ, exponent of the similarities", at_least(0))
     alpha: float = option(0.99, "α of the diffusion", between(0, 0.9999))

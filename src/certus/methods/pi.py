@@ -14,8 +14,15 @@ from certus.teachers import Twin
 
 @dataclass(frozen=True)
 class Options:
-    weight: float = option(10.0, "λ_max, the weight of the consistency term", at_least(0))
-    ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0))
+    weight: float = option(
+        10.0,
+        "λ_max, the weight of the consistency term",
+        at_least(0),
+        source="Laine & Aila 2017: 100 on the mean over ten classes, 10 on their sum",
+    )
+    ramp: float = option(
+        80.0, "210ths of the run over which λ rises to its maximum", at_least(0), source="Liu & Tan 2021"
+    )
 
 
 def pi(material: Material, options: Options) -> Method:

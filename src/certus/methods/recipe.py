@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -21,6 +22,12 @@ class Recipe:
     options: type
     build: Callable[[Material, Any], Method]
     classes: int = 0  # of its own task; 0: those of the data
+
+    @property
+    def cited(self) -> str:
+        """Authors and year."""
+        found = re.match(r".*?\b\d{4}\b", self.reference)
+        return found.group() if found else self.reference
 
     def defaults(self) -> dict[str, Any]:
         return {f.name: f.default for f in fields(self.options)}
@@ -43,6 +50,13 @@ class Recipe:
 
 def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def shown(value: Any) -> str:
+    """An option's value for people."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 Check = Callable[[str, Any], None]

@@ -11,11 +11,14 @@ from certus.reads import See
 from certus.schedules import RampUp
 from certus.teachers import Ensemble
 
+WEIGHT = "Laine & Aila 2017: 30 on the mean over ten classes, 3 on their sum"
+RAMP = "Laine & Aila 2017: 80 of 300 epochs"
+
 
 @dataclass(frozen=True)
 class Options:
-    weight: float = option(3.0, "λ_max, the weight of the consistency term", at_least(0))
-    ramp: float = option(56.0, "210ths of the run over which λ rises to its maximum", at_least(0))
+    weight: float = option(3.0, "λ_max, the weight of the consistency term", at_least(0), source=WEIGHT)
+    ramp: float = option(56.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=RAMP)
     alpha: float = option(0.6, "α, the ensemble's momentum over visits of an image", between(0, 0.999))
 
 
