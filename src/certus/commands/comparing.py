@@ -19,7 +19,7 @@ from certus.commands.training import Given, typed_settings
 from certus.config import Config, resolve
 from certus.data import load
 from certus.errors import CertusError, UsageError
-from certus.folder import Folder, put_json
+from certus.folder import Folder, put, put_json
 from certus.methods import METHODS, recipe
 from certus.methods.recipe import flag, shown
 from certus.progress import console, many_progress
@@ -83,6 +83,7 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
             raise Interrupted(f"{e} Go on with: {shlex.join(['certus', *sys.argv[1:]])}") from None
     summary = compare.summarise(cells, results)
     put_json(out / "results.json", summary)
+    put(out / "results.md", compare.markdown(summary, shlex.join(["certus", *sys.argv[1:]])))
     picture = out / "comparison.png"
     runs: dict[str, list[Folder]] = {}
     for cell in cells:
@@ -96,7 +97,7 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
     else:
         Console().print(comparison_table(summary))
         Console().print(cost_table(summary))
-        print(f"Results: {out / 'results.json'}")
+        print(f"Results: {out / 'results.json'}, as a table in results.md")
         if results:
             print(f"Picture: {picture}")
     for name, reason in failed.items():
@@ -116,14 +117,7 @@ def comparison_table(summary: Mapping[str, Any]) -> Table:
         if not v["n"]:
             table.add_row(method, "failed", "0")
             continue
-        mean = f"{v['mean']:.2f}" + (f" ± {v['std']:.2f}" if v["std"] is not None else "")
-        d = v["difference"]
-        difference = ""
-        if d and d["mean"] is not None:
-            difference = f"{d['mean']:+.2f}" + (
-                f"  [{d['low']:+.2f}, {d['high']:+.2f}]" if d["low"] is not None else ""
-            )
-        table.add_row(method, mean, str(v["n"]), difference)
+        table.add_row(method, compare.mean_text(v), str(v["n"]), compare.difference_text(v["difference"]))
     return table
 
 
