@@ -47,7 +47,7 @@ CLASS_MEAN = "they average the squared error over the classes, certus sums it: C
 SET_EQUAL = """\
 Set equal here, different by design:
   teacher     certus: evaluation mode, averaged statistics; USB, TorchSSL: training mode, batch statistics, dropout on
-  statistics  of the student's batch norm: certus: every view it learns from; USB: labelled images only (FixMatch: all)
+  statistics  of the student's batch norm: certus: of all images, weak view; USB: labelled images only (FixMatch: all)
   images      certus: consistency over the whole batch, labelled images included; others: over the unlabelled ones
   ramp        certus: exp(−5(1−x)²); USB, TorchSSL: linear, and none for FixMatch
   average     certus: α rises as 1 − 1/(s+1) to its final value, buffers too; USB: α from the start, weights only"""

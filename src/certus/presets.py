@@ -50,8 +50,28 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     **{
         ("digits", method): {"weight": 20.0, "ramp": 160.0} for method in ("filtering-ccl", "temperature-ccl", "ft-ccl")
     },
+    ("moons", "supervised"): {"learning_rate": 0.2},
+    ("moons", "pseudo-label"): {"weight": 0.3, "ramp": 0.0, "learning_rate": 0.2},
+    ("moons", "entropy-minimisation"): {"weight": 1.0, "ramp": 200.0, "learning_rate": 0.2},
     ("moons", "pi"): {"weight": 18.0, "ramp": 10.0},
+    ("moons", "temporal-ensembling"): {"weight": 30.0, "ramp": 10.0},
+    ("moons", "vat"): {"epsilon": 1.0},
     ("moons", "mean-teacher"): {"weight": 18.0, "ramp": 10.0},
+    ("moons", "pi-sntg"): {"weight": 18.0, "ramp": 10.0, "graph": 0.1},
+    ("moons", "temporal-ensembling-sntg"): {"weight": 30.0, "ramp": 10.0, "graph": 0.1},
+    ("moons", "mean-teacher-sntg"): {"weight": 18.0, "ramp": 10.0, "graph": 0.1},
+    ("moons", "ma-dnn"): {"weight": 0.3, "ramp": 84.0, "learning_rate": 0.2},
+    ("moons", "label-propagation"): {"spread": 3.0},
+    ("moons", "mean-teacher-label-propagation"): {"weight": 18.0, "ramp": 10.0},
+    ("moons", "co-training"): {"agreement": 3.0, "epsilon": 0.4},
+    ("moons", "mean-teacher-fastswa"): {"weight": 18.0, "ramp": 10.0, "cycle": 90.0},
+    ("moons", "wcp"): {
+        "epsilon": 1.0,
+        "shift": 0.01,
+        "drop": 0.0,
+    },  # dropping the worst connections of so small a net hurts
+    ("moons", "dual-student"): {"weight": 10.0, "stabilisation": 5.0, "ramp": 10.0},
+    ("moons", "fixmatch"): {"weight": 3.0, "threshold": 0.8, "decay": 0.99},
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0, "draws": 5},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0, "draws": 5},
     ("moons", "ft-ccl"): {"weight": 100.0, "ramp": 10.0, "draws": 5},
