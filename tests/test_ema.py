@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from math import prod
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,11 @@ from certus.schedules import Clock
 from certus.teachers import EMA
 
 STEPS = 12
+
+
+def at(step, steps):
+    """All that it reads of a step."""
+    return SimpleNamespace(clock=Clock(step, steps))
 
 
 class Net(nn.Module):
@@ -44,7 +50,7 @@ def followed(decay, steps=STEPS, seed=0):
     for step in range(steps):
         randomise(student, random)
         history.append(deepcopy(student.state_dict()))
-        ema.follow(Clock(step, steps))
+        ema.follow(at(step, steps))
     return ema, history
 
 
@@ -70,7 +76,7 @@ def test_decay_takes_over_after_the_start():
     ema = EMA(student, 0.99)
     nn.init.zeros_(ema.net.weight)
     nn.init.ones_(student.weight)
-    ema.follow(Clock(10_000, 20_000))
+    ema.follow(at(10_000, 20_000))
     assert ema.net.weight.item() == pytest.approx(0.01)
 
 
@@ -86,7 +92,7 @@ def test_following_does_not_touch_the_student():
     ema = EMA(student)
     randomise(student, torch.Generator().manual_seed(0))
     before = deepcopy(student.state_dict())
-    ema.follow(Clock(0, 10))
+    ema.follow(at(0, 10))
     assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
 
 
@@ -114,7 +120,7 @@ def test_teacher_never_trains_and_its_student_still_does():
     assert all(m.training for m in student.modules())
     assert all(p.requires_grad for p in student.parameters())
     student(torch.randn(4, 2)).sum().backward()
-    ema.follow(Clock(0, 10))
+    ema.follow(at(0, 10))
     assert not any(p.requires_grad for p in ema.net.parameters())
 
 
@@ -124,8 +130,8 @@ def test_a_teacher_restored_from_its_state_goes_on_bit_for_bit():
     again.load_state_dict(ema.state_dict())
     for step in range(STEPS, STEPS + 3):
         randomise(ema.student, torch.Generator().manual_seed(step))
-        ema.follow(Clock(step, 20))
-        again.follow(Clock(step, 20))
+        ema.follow(at(step, 20))
+        again.follow(at(step, 20))
     assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in ema.state_dict().items())
 
 

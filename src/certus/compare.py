@@ -181,6 +181,9 @@ def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> d
             "n": len(by_seed),
             "seconds": fmean(r["seconds"] for r in others[method]) if by_seed else None,
             "steps": others[method][0]["steps"] if by_seed else None,
+            "seconds_per_step": fmean(r["seconds"] / r["steps"] for r in others[method]) if by_seed else None,
+            "bytes": max(r.get("bytes", 0) for r in others[method]) if by_seed else None,
+            "options": dict(next(c.config.options for c in cells if c.config.method == method)),
             "difference": paired(by_seed, errors[reference]) if method != reference else None,
         }
     first = cells[0].config
@@ -189,8 +192,38 @@ def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> d
         "labels": first.labels,
         "validation": first.validation,
         "reference": reference,
+        "cost_reference": "mean-teacher" if errors.get("mean-teacher") else reference,
         "methods": methods,
     }
+
+
+def difference_text(d: Mapping[str, Any] | None) -> str:
+    """A paired difference with its interval; nothing where there is none."""
+    if not d or d["mean"] is None:
+        return ""
+    return f"{d['mean']:+.2f}" + (f" [{d['low']:+.2f}, {d['high']:+.2f}]" if d["low"] is not None else "")
+
+
+def mean_text(v: Mapping[str, Any]) -> str:
+    return f"{v['mean']:.2f}" + (f" ± {v['std']:.2f}" if v["std"] is not None else "")
+
+
+def markdown(summary: Mapping[str, Any], command: str) -> str:
+    """The table of a comparison for a document: errors, and the cost of a step relative to the cost reference."""
+    unit = summary["methods"][summary["cost_reference"]]
+    lines = [
+        f"`{command}`",
+        "",
+        f"| method | test error (%) | n | difference to {summary['reference']} | time × | memory × |",
+        "|---|---|---|---|---|---|",
+    ]
+    for method, v in summary["methods"].items():
+        if v["n"]:
+            time = v["seconds_per_step"] / unit["seconds_per_step"] if unit["n"] else float("nan")
+            memory = v["bytes"] / unit["bytes"] if unit["n"] and unit["bytes"] else float("nan")
+            difference = difference_text(v["difference"])
+            lines.append(f"| {method} | {mean_text(v)} | {v['n']} | {difference} | {time:.2f} | {memory:.2f} |")
+    return "\n".join(lines) + "\n"
 
 
 def cell_folder(out: Path, method: str, seed: int) -> Folder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from certus.data.batches import Sees
-from certus.losses import Distance, mse
+from certus.losses import Distance, entropy, mse
 from certus.models.roles import role
-from certus.schedules import Clock, Constant, Schedule
+from certus.schedules import Constant, Schedule, cosine
 from certus.step import Step
 from certus.target import Target
 
@@ -40,9 +40,9 @@ class Refine(Protocol):
 
 
 class Follower(Protocol):
-    """A module that watches a student and is renewed after every step."""
+    """A module that watches a student and is renewed after every step, from what the step has computed."""
 
-    def follow(self, clock: Clock) -> None: ...
+    def follow(self, step: Step) -> None: ...
 
 
 class Term(Protocol):
@@ -51,21 +51,6 @@ class Term(Protocol):
     @property
     def student(self) -> nn.Module: ...
     def __call__(self, step: Step) -> Tensor: ...
-
-
-@dataclass(frozen=True, eq=False)
-class See:
-    """The student looks at one view."""
-
-    student: nn.Module
-    view: str
-    kind: str = "weak"
-
-    def __call__(self, step: Step) -> Tensor:
-        return step.learn(self.student, self.view, self.kind)
-
-    def __repr__(self) -> str:
-        return f"{role(self.student)}({self.view if self.kind == 'weak' else f'{self.kind} {self.view}'})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +106,25 @@ class Consistency:
 
 
 @dataclass(frozen=True, eq=False)
+class Entropy:
+    """λ · mean −Σ_c p log p of the student's answers: they should be sure of something."""
+
+    read: Read
+    weight: Schedule = Constant(1.0)  # noqa: RUF009 (frozen)
+
+    @property
+    def student(self) -> nn.Module:
+        return self.read.student
+
+    def __call__(self, step: Step) -> Tensor:
+        logits = self.read(step)
+        return self.weight(step.clock) * entropy(logits, logits.new_ones(len(logits))).mean()
+
+    def __repr__(self) -> str:
+        return f"{self.weight} · entropy({self.read})"
+
+
+@dataclass(frozen=True, eq=False)
 class Method:
     """Students, what they are taught, who follows them, and who answers in the end."""
 
@@ -129,20 +133,20 @@ class Method:
     terms: Mapping[str, Term]
     answers: tuple[nn.Module, ...]
     followers: tuple[Follower, ...] = ()
-    memory: tuple[nn.Module, ...] = ()  # sources that remember, so that their buffers are saved
     sees: Sees = "both"
+    pace: Callable[[float], float] = cosine  # fraction of the run done -> factor of the learning rate
 
     def losses(self, step: Step) -> dict[str, Tensor]:
         return {name: term(step) for name, term in self.terms.items()}
 
-    def follow(self, clock: Clock) -> None:
+    def follow(self, step: Step) -> None:
         for follower in self.followers:
-            follower.follow(clock)
+            follower.follow(step)
 
     @cached_property
     def state(self) -> nn.ModuleDict:
         """Every tensor that a run changes: its state dict is the method's whole checkpoint."""
-        parts = {"students": self.students, "followers": self.followers, "memory": self.memory}
+        parts = {"students": self.students, "followers": self.followers}
         return nn.ModuleDict({name: nn.ModuleList(part) for name, part in parts.items()})  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

@@ -21,9 +21,10 @@ from certus.certainty import METRICS, rank, unconfidence
 from certus.errors import CertusError, UsageError
 from certus.evaluate import draws, probabilities
 from certus.folder import Folder
+from certus.material import Material
 from certus.models.modes import has_dropout
 from certus.randomness import untouched_generator
-from certus.run import make_method
+from certus.run import make_method, networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +110,13 @@ def load(folder: str | Path) -> Model:
     if found is None:
         raise CertusError(f"{place.path} has no checkpoint yet: train it with --resume {place.path}.")
     shape = tuple(about["shape"])
-    method = make_method(replace(config, init=""), shape, len(about["classes"]))
+    config, classes = replace(config, init=""), len(about["classes"])
+    method = make_method(config, Material.bare(networks(config, shape, classes), classes))
     if not method.answers:
         raise UsageError(f"{place.path} is a pretraining run, which has no answers: start one from it by --init.")
-    method.state.load_state_dict(checkpoint.part(found[0], "method."))
+    names = {id(module): name for name, module in method.state.named_modules()}
+    for net in method.answers:
+        net.load_state_dict(checkpoint.part(found[0], f"method.{names[id(net)]}."))
     around = (1, -1, *[1] * (len(shape) - 1))
     mean, std = (torch.tensor(about[name]).view(around) for name in ("mean", "std"))
     return Model(method.answers, tuple(about["classes"]), shape, mean, std)

@@ -19,15 +19,16 @@ from certus.data.batches import Batches
 from certus.data.split import Split, corrupt, split
 from certus.errors import CertusError, UsageError
 from certus.evaluate import errors
+from certus.material import Material, Networks
 from certus.method import Method, total
 from certus.methods import recipe
 from certus.models import network, suitable, suitable_width
 from certus.presets import epochs_for
 from certus.pretraining import plant, trunk
 from certus.randomness import seed_global, seed_of, untouched_generator
-from certus.schedules import Clock, cosine
+from certus.schedules import Clock
 from certus.step import Batch, Step
-from certus.views import Augmentation, Chain, Views, weak
+from certus.views import Augmentation, Chain, Noise, Views, weak
 from certus.views.randaugment import RandAugment
 
 Make = Callable[[], nn.Module]
@@ -52,8 +53,12 @@ class Run:
         """The number-th step, from 0: a pure function of config and number."""
         places = self.batches(number, self.method.sees).to(self.images.device)
         batch = Batch(self.data.normalised(self.images[places]), self.labels[places], places)
-        clock = Clock(number, self.config.steps, len(places))
+        clock = Clock(number, self.config.steps, len(places), self.batches.per_epoch)
         return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
+
+    def rate(self, number: int) -> float:
+        """The learning rate of the number-th step."""
+        return self.config.learning_rate * self.method.pace(number / self.config.steps)
 
     def advance(self, number: int) -> dict[str, Tensor]:
         """One training step; its losses by term. A loss that is not finite stops here, before any weight moves."""
@@ -66,11 +71,11 @@ class Run:
                     "kept; try a smaller --learning-rate or --weight."
                 )
         for group in self.optimiser.param_groups:
-            group["lr"] = self.config.learning_rate * cosine(number / self.config.steps)
+            group["lr"] = self.rate(number)
         self.optimiser.zero_grad(set_to_none=True)
         total(losses).backward()
         self.optimiser.step()
-        self.method.follow(step.clock)
+        self.method.follow(step)
         return {name: loss.detach() for name, loss in losses.items()}
 
     def validation_errors(self) -> list[float]:
@@ -134,20 +139,28 @@ def steps_within(config: Config, minutes: float) -> int:
     return max(1, int(60 * minutes / (fmean(times) + validation / run.batches.per_epoch)))
 
 
-def make_method(config: Config, shape: tuple[int, ...], classes: int, own: Make | None = None) -> Method:
-    """The method with its networks (`own` makes the user's), each initialised by itself or from a pretraining run."""
+def networks(config: Config, shape: tuple[int, ...], classes: int, own: Make | None = None) -> Networks:
+    """The run's network (`own` makes the user's), each initialised by itself or from a pretraining run."""
     known = recipe(config.method)
     starts = [trunk(Path(start)) for start in config.init.split(",") if start]
 
-    def student(i: int) -> nn.Module:
+    def student(i: int, scale: float = 1.0) -> nn.Module:
+        if own and scale != 1:
+            raise UsageError("A network of one's own cannot be made wider or narrower: leave all students alike.")
         seed_global(config.seed, "initialisation", i)
-        net = own() if own else network(config.network, shape, known.classes or classes, config.width, config.dropout)
+        width = max(1, round(scale * config.width))
+        net = own() if own else network(config.network, shape, known.classes or classes, width, config.dropout)
         if starts:
             plant(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
+    return student
+
+
+def make_method(config: Config, material: Material) -> Method:
+    known = recipe(config.method)
     with untouched_generator():
-        return known.build(student, known.options(**config.options))
+        return known.build(material, known.options(**config.options))
 
 
 def build(config: Config) -> Run:
@@ -160,18 +173,33 @@ def assemble(config: Config, data: Dataset, own: Make | None = None, alone: bool
     held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
     if len(data.shape) == 1 and (config.translate or config.flip):
         raise UsageError(f"{config.data} holds vectors, which cannot be shifted or mirrored: use --noise alone.")
-    method = make_method(config, data.shape, len(data.classes), own)
     if alone and not len(parts.unlabelled):
         parts = replace(parts, unlabelled=parts.labelled)
+    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    images, labels = data.train.images.to(config.device), labels.to(config.device)
+    views: dict[str, Augmentation] = {"weak": weak(config.translate, config.flip, config.noise)}
+    if data.train.images.dtype == torch.uint8:
+        views["strong"] = Chain((views["weak"], RandAugment(*data.scale)))
+    else:  # numbers that are no pixels: more noise
+        views["strong"] = Chain((views["weak"], Noise(2 * config.noise or 0.5)))
+    method = make_method(
+        config,
+        Material(
+            network=networks(config, data.shape, len(data.classes), own),
+            classes=len(data.classes),
+            images=images,
+            labels=labels,
+            pool=torch.cat([parts.labelled, parts.unlabelled]),
+            normalised=data.normalised,
+            weak=views["weak"],
+            seed=config.seed,
+        ),
+    )
     if method.sees == "both" and not len(parts.unlabelled):
         raise UsageError(
             f"{config.data} has no unlabelled images, from which {config.method} learns: add some, ask for fewer "
             "--labels, or use --method supervised."
         )
-    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
-    views: dict[str, Augmentation] = {"weak": weak(config.translate, config.flip, config.noise)}
-    if data.train.images.dtype == torch.uint8:
-        views["strong"] = Chain((views["weak"], RandAugment(*data.scale)))
     return Run(
         config=config,
         data=data,
@@ -192,8 +220,8 @@ def assemble(config: Config, data: Dataset, own: Make | None = None, alone: bool
             nesterov=config.momentum > 0,
             foreach=True,
         ),
-        images=data.train.images.to(config.device),
-        labels=labels.to(config.device),
+        images=images,
+        labels=labels,
         validation=data.validation if data.validation and not len(held_out) else held_out,
     )
 

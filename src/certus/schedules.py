@@ -21,11 +21,21 @@ class Clock:
     step: int
     steps: int
     batch: int = BATCH
+    per_epoch: int = 1  # steps of one pass over the unlabelled images
 
     @property
     def epoch(self) -> int:
         """e = ⌈210 × fraction of the run done, this step included⌉, in whole numbers so that no rounding enters."""
         return -(-EPOCHS * (self.step + 1) // self.steps)
+
+    @property
+    def ends_pass(self) -> bool:
+        """Whether this step ends a pass over the unlabelled images."""
+        return (self.step + 1) % self.per_epoch == 0
+
+    @property
+    def ends_run(self) -> bool:
+        return self.step + 1 == self.steps
 
 
 def k(e: float, batch: int = BATCH, beta: float = 8.0) -> float:

@@ -6,13 +6,17 @@ dropout of the network that looks at them. The same name is the same noise; anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from certus.models.modes import dropout_only, evaluating, frozen_statistics
+from certus.models.roles import role
 from certus.randomness import generator, seed_global
 from certus.schedules import Clock
 from certus.views import Views
@@ -36,8 +40,7 @@ class Step:
     def __init__(self, batch: Batch, clock: Clock, views: Views, seed: int) -> None:
         self.batch, self.clock, self.views, self.seed = batch, clock, views, seed
         self.device = batch.images.device
-        self._views: dict[tuple[str, str], Tensor] = {}
-        self._answers: dict[tuple[int, str, str, str], Tensor] = {}
+        self._done: dict[Hashable, Any] = {}
 
     def generator(self, name: str) -> torch.Generator:
         """Random numbers for this purpose at this step."""
@@ -45,31 +48,50 @@ class Step:
 
     def view(self, name: str, kind: str = "weak") -> Tensor:
         """The batch under the augmentation of this kind that belongs to perturbation `name`."""
-        if (name, kind) not in self._views:
-            self._views[name, kind] = self.views[kind](self.batch.images, self.generator(f"view {name}"))
-        return self._views[name, kind]
+        return self.once(
+            ("view", name, kind), lambda: self.views[kind](self.batch.images, self.generator(f"view {name}"))
+        )
 
     def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """A student's answer with gradient: dropout on, batch statistics of its own, which it remembers."""
-        return self._once("learn", net, name, kind, lambda x: net(x))
+        """A student's answer with gradient: dropout on, batch statistics of its own, remembered of weak views alone."""
+        return self._learned(net, name, kind)[1]
+
+    def features(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """(B, D) what its head reads in that same forward, with gradient."""
+        return self._learned(net, name, kind)[0]
+
+    def _learned(self, net: nn.Module, name: str, kind: str) -> tuple[Tensor, Tensor]:
+        def forward() -> tuple[Tensor, Tensor]:
+            x = self.view(name, kind)
+            self.seed_dropout(name, net)
+            with nullcontext() if kind == "weak" else frozen_statistics(net):
+                return features_and_logits(net, x)
+
+        return self.once(("learn", id(net), name, kind), forward)
 
     def answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A teacher's answer: no gradient, no dropout, running statistics that stay as they are."""
 
-        def forward(x: Tensor) -> Tensor:
+        def forward() -> Tensor:
             with torch.no_grad(), evaluating(net):
-                return net(x)
+                return net(self.view(name, kind))
 
-        return self._once("answer", net, name, kind, forward)
+        return self.once(("answer", id(net), name, kind), forward)
 
     def twin(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A student as its own teacher: dropout and batch statistics on, no gradient, nothing remembered."""
 
-        def forward(x: Tensor) -> Tensor:
-            with torch.no_grad(), frozen_statistics(net):
-                return net(x)
+        def forward() -> Tensor:
+            with torch.no_grad():
+                return self.probe(net, self.view(name, kind), name)
 
-        return self._once("twin", net, name, kind, forward)
+        return self.once(("twin", id(net), name, kind), forward)
+
+    def probe(self, net: nn.Module, images: Tensor, name: str, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """A student's answer to any images, or by other weights, under the dropout of `name`: nothing is remembered."""
+        self.seed_dropout(name, net)
+        with frozen_statistics(net):
+            return net(images) if weights is None else functional_call(net, dict(weights), (images,))
 
     def draw(self, net: nn.Module, name: str, passes: int) -> Tensor:
         """T stochastic answers (T, B, C) as probabilities: a fresh view and fresh dropout each, no gradient."""
@@ -81,14 +103,26 @@ class Step:
                 drawn.append(net(x).softmax(1))
         return torch.stack(drawn)
 
-    def seed_dropout(self, name: str) -> None:
-        """The next forward has the dropout of perturbation `name`."""
-        seed_global(self.seed, self.clock.step, f"dropout {name}", device=self.device)
+    def seed_dropout(self, name: str, net: nn.Module | None = None) -> None:
+        """The next forward has the dropout of perturbation `name`, which each of several students has for itself."""
+        whose = "" if net is None or role(net) == "student" else f" of {role(net)}"
+        seed_global(self.seed, self.clock.step, f"dropout {name}{whose}", device=self.device)
 
-    def _once(self, how: str, net: nn.Module, name: str, kind: str, forward: Callable[[Tensor], Tensor]) -> Tensor:
-        key = (id(net), name, kind, how)
-        if key not in self._answers:
-            x = self.view(name, kind)
-            self.seed_dropout(name)
-            self._answers[key] = forward(x)
-        return self._answers[key]
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` gives, computed at most once in this step."""
+        if key not in self._done:
+            self._done[key] = make()
+        return self._done[key]
+
+
+def features_and_logits(net: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, D) what the network's `head` reads, and (B, C). A network of the user's own without a head has D = 0."""
+    read: list[Tensor] = []
+    head = getattr(net, "head", None)
+    listener = head.register_forward_pre_hook(lambda _, given: read.append(given[0])) if head is not None else None
+    try:
+        logits = net(images)
+    finally:
+        if listener is not None:
+            listener.remove()
+    return read[0] if read else logits.new_empty(len(logits), 0), logits

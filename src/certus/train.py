@@ -16,6 +16,7 @@ from safetensors.torch import save
 from certus import checkpoint
 from certus.certainty import METRICS
 from certus.config import Config
+from certus.cost import step_bytes
 from certus.errors import CertusError
 from certus.evaluate import draws, probabilities
 from certus.folder import Folder, put_json
@@ -23,7 +24,7 @@ from certus.models.modes import has_dropout
 from certus.models.roles import role
 from certus.randomness import untouched_generator
 from certus.run import Run, build, threads
-from certus.schedules import Clock, cosine
+from certus.schedules import Clock
 from certus.scores import error
 from certus.stopping import Interrupted, stop_signal
 
@@ -140,7 +141,7 @@ class Progress:
             "step": self.step,
             "e": clock.epoch,
             "losses": {name: value / count for name, value in (self.sums or {}).items()},
-            "learning_rate": run.config.learning_rate * cosine(clock.step / clock.steps),
+            "learning_rate": run.rate(clock.step),
             "validation_error": fmean(validation) if validation else None,
             "validation_errors": validation,
             "seconds": round(self.seconds, 3),
@@ -185,6 +186,7 @@ def conclude(run: Run, folder: Folder, seconds: float) -> dict[str, Any]:
         "test_errors": {role(net): e for net, e in zip(nets, each, strict=False)},
         "validation_error": fmean(validation) if validation else None,
         "seconds": round(seconds, 3),
+        "bytes": step_bytes(run, run.config.steps - 1),
     }
     put_json(folder.result, result)
     return result

@@ -19,9 +19,9 @@ from certus.commands.training import Given, typed_settings
 from certus.config import Config, resolve
 from certus.data import load
 from certus.errors import CertusError, UsageError
-from certus.folder import Folder, put_json
+from certus.folder import Folder, put, put_json
 from certus.methods import METHODS, recipe
-from certus.methods.recipe import flag
+from certus.methods.recipe import flag, shown
 from certus.progress import console, many_progress
 from certus.run import complete
 from certus.stopping import Interrupted
@@ -83,6 +83,7 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
             raise Interrupted(f"{e} Go on with: {shlex.join(['certus', *sys.argv[1:]])}") from None
     summary = compare.summarise(cells, results)
     put_json(out / "results.json", summary)
+    put(out / "results.md", compare.markdown(summary, shlex.join(["certus", *sys.argv[1:]])))
     picture = out / "comparison.png"
     runs: dict[str, list[Folder]] = {}
     for cell in cells:
@@ -95,7 +96,8 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
         print(json.dumps(summary))
     else:
         Console().print(comparison_table(summary))
-        print(f"Results: {out / 'results.json'}")
+        Console().print(cost_table(summary))
+        print(f"Results: {out / 'results.json'}, as a table in results.md")
         if results:
             print(f"Picture: {picture}")
     for name, reason in failed.items():
@@ -104,24 +106,37 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
 
 
 def comparison_table(summary: Mapping[str, Any]) -> Table:
-    reference = summary["reference"]
     table = Table(
         title=f"{summary['data']}, {summary['labels']} labels: test error (%)",
         caption="± standard deviation over seeds; the difference is paired by seed, with a 95 % confidence interval",
     )
     table.add_column("method")
-    for column in ("mean ± std", "n", f"difference to {reference}", "s per run"):
-        table.add_column(column, justify="right")
+    for column in ("mean ± std", "n", f"difference to {summary['reference']}"):
+        table.add_column(column, justify="right", no_wrap=True)
     for method, v in summary["methods"].items():
         if not v["n"]:
-            table.add_row(method, "failed", "0", "", "")
+            table.add_row(method, "failed", "0")
             continue
-        mean = f"{v['mean']:.2f}" + (f" ± {v['std']:.2f}" if v["std"] is not None else "")
-        d = v["difference"]
-        difference = ""
-        if d and d["mean"] is not None:
-            difference = f"{d['mean']:+.2f}" + (
-                f"  [{d['low']:+.2f}, {d['high']:+.2f}]" if d["low"] is not None else ""
-            )
-        table.add_row(method, mean, str(v["n"]), difference, f"{v['seconds']:.1f}")
+        table.add_row(method, compare.mean_text(v), str(v["n"]), compare.difference_text(v["difference"]))
+    return table
+
+
+def cost_table(summary: Mapping[str, Any]) -> Table:
+    """What a training step of each method takes, and its constants."""
+    measure = summary["cost_reference"]
+    table = Table(title="a training step", caption=f"×: time and memory relative to {measure}")
+    table.add_column("method")
+    for column in ("ms", "×", "MB", "×"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("constants")
+    unit = summary["methods"][measure]
+    for method, v in summary["methods"].items():
+        if not v["n"]:
+            continue
+        time, memory = v["seconds_per_step"], v["bytes"]
+        table.add_row(
+            *(method, f"{1000 * time:.1f}", f"{time / unit['seconds_per_step']:.2f}" if unit["n"] else ""),
+            *(f"{memory / 1e6:.1f}", f"{memory / unit['bytes']:.2f}" if unit["n"] and unit["bytes"] else ""),
+            ", ".join(f"{o.replace('_', ' ')} {shown(value)}" for o, value in v["options"].items()),
+        )
     return table

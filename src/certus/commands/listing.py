@@ -14,23 +14,31 @@ from torch import nn
 from certus.commands.training import Given
 from certus.data import DATASETS, OFFICIAL, data_folder, fetch, load
 from certus.errors import CertusError, UsageError
+from certus.material import Material
 from certus.methods import METHODS
-from certus.methods.recipe import flag
+from certus.methods.recipe import flag, shown
+from certus.models.mlp import MLP
 from certus.presets import PRESETS
 
 
 def methods_command(args: Any, given: Given) -> int:  # noqa: ARG001
     listed = []
     for known in METHODS.values():
-        method = known.build(placeholder, known.options())
-        helps = {f.name: f.metadata["help"] for f in fields(known.options)}
+        method = known.build(Material.bare(placeholder, 2), known.options())
         listed.append(
             {
                 "name": known.name,
                 "summary": known.summary,
                 "reference": known.reference,
                 "recipe": repr(method),
-                "options": {name: {"default": value, "help": helps[name]} for name, value in known.defaults().items()},
+                "options": {
+                    f.name: {
+                        "default": f.default,
+                        "help": f.metadata["help"],
+                        "source": f.metadata["source"] or known.cited,
+                    }
+                    for f in fields(known.options)
+                },
             }
         )
     if args.json:
@@ -42,14 +50,18 @@ def methods_command(args: Any, given: Given) -> int:  # noqa: ARG001
         out.print(f"  from {entry['reference']}")
         for line in str(entry["recipe"]).splitlines()[1:]:
             out.print(f"  {line}", markup=False)
-        options = ", ".join(f"{flag(o)} {v['default']}" for o, v in entry["options"].items())  # type: ignore[attr-defined]
-        out.print(f"  options: {options or 'none'}\n", markup=False)
+        constants = entry["options"].items()  # type: ignore[attr-defined]
+        room = max((len(f"{flag(o)} {shown(v['default'])}") for o, v in constants), default=0)
+        for option, v in constants:
+            told = f"{flag(option)} {shown(v['default'])}"
+            out.print(f"    {told:{room}}  {v['help']} ({v['source']})", markup=False)
+        print()
     return 0
 
 
-def placeholder(i: int) -> nn.Module:  # noqa: ARG001
+def placeholder(i: int, scale: float = 1.0) -> nn.Module:  # noqa: ARG001
     """A network to show a recipe with."""
-    return nn.Sequential(nn.Dropout(0.5), nn.Linear(1, 2))
+    return MLP(inputs=1, classes=2, width=1)
 
 
 def data_command(args: Any, given: Given) -> int:

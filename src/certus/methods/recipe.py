@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from torch import nn
-
 from certus.errors import UsageError, unknown
+from certus.material import Material
 from certus.method import Method
-
-Network = Callable[[int], nn.Module]  # i -> the i-th student, initialised on its own
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method by name: `build(network, options)` makes it."""
+    """A method by name: `build(material, options)` makes it."""
 
     name: str
     summary: str
     reference: str
     options: type
-    build: Callable[[Network, Any], Method]
+    build: Callable[[Material, Any], Method]
     classes: int = 0  # of its own task; 0: those of the data
+
+    @property
+    def cited(self) -> str:
+        """Authors and year."""
+        found = re.match(r".*?\b\d{4}\b", self.reference)
+        return found.group() if found else self.reference
 
     def defaults(self) -> dict[str, Any]:
         return {f.name: f.default for f in fields(self.options)}
@@ -48,6 +52,13 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def shown(value: Any) -> str:
+    """An option's value for people."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 Check = Callable[[str, Any], None]
 
 
@@ -56,9 +67,11 @@ def option(
     help: str,
     check: Check = lambda name, value: None,  # noqa: ARG005
     idle: Callable[[Any], str | None] = lambda options: None,  # noqa: ARG005
+    source: str = "",
 ) -> Any:
-    """An option of a method: its default, what it is, which values it takes, and when it would change nothing."""
-    return field(default=default, metadata={"help": help, "check": check, "idle": idle})
+    """An option of a method: its default, what it is, which values it takes, when it would change nothing, and where
+    the default comes from (nothing: the method's own reference)."""
+    return field(default=default, metadata={"help": help, "check": check, "idle": idle, "source": source})
 
 
 def at_least(low: float) -> Check:

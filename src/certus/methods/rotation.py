@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from certus.material import Material
 from certus.method import Method
-from certus.methods.recipe import Network, Recipe
+from certus.methods.recipe import Recipe
 from certus.models.roles import role
 from certus.step import Step
 
@@ -39,8 +40,8 @@ class TellTurn:
         return f"cross-entropy({role(self.student)}(turned {self.view}), turn)"
 
 
-def rotation(network: Network, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
-    student = network(0)
+def rotation(material: Material, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
+    student = material.network(0)
     return Method(
         name="rotation",
         students=(student,),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.method import CrossEntropy, Method, See
-from certus.methods.recipe import Network, Recipe
+from certus.material import Material
+from certus.method import CrossEntropy, Method
+from certus.methods.recipe import Recipe
+from certus.reads import See
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,8 @@ class Options:
     """None: there is nothing but the labels."""
 
 
-def supervised(network: Network, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
-    student = network(0)
+def supervised(material: Material, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
+    student = material.network(0)
     return Method(
         name="supervised",
         students=(student,),

@@ -1,6 +1,22 @@
 """Where targets come from: teachers that follow their students, and the certainty of what they say."""
 
+from certus.teachers.average import Average
 from certus.teachers.ema import EMA
-from certus.teachers.sources import Clean, Confidence, MonteCarlo, RandomRanks, Twin
+from certus.teachers.ensemble import Ensemble
+from certus.teachers.memory import ClassMemory
+from certus.teachers.propagation import Propagation
+from certus.teachers.sources import Clean, Confidence, MonteCarlo, Own, RandomRanks, Twin
 
-__all__ = ["EMA", "Clean", "Confidence", "MonteCarlo", "RandomRanks", "Twin"]
+__all__ = [
+    "EMA",
+    "Average",
+    "ClassMemory",
+    "Clean",
+    "Confidence",
+    "Ensemble",
+    "MonteCarlo",
+    "Own",
+    "Propagation",
+    "RandomRanks",
+    "Twin",
+]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from certus.models.roles import call, role
-from certus.schedules import Clock
+from certus.step import Step
 
 
 class EMA(nn.Module):
@@ -29,8 +29,8 @@ class EMA(nn.Module):
         return self.__dict__["_student"]
 
     @torch.no_grad()
-    def follow(self, clock: Clock) -> None:
-        alpha = min(1.0 - 1.0 / (clock.step + 2), self.decay)
+    def follow(self, step: Step) -> None:
+        alpha = min(1.0 - 1.0 / (step.clock.step + 2), self.decay)
         mine = [*self.net.parameters(), *self.net.buffers()]
         theirs = [*self.student.parameters(), *self.student.buffers()]
         floats = [(m, t) for m, t in zip(mine, theirs, strict=True) if m.is_floating_point()]

@@ -44,6 +44,20 @@ class Twin:
 
 
 @dataclass(frozen=True, eq=False)
+class Own:
+    """The student's own answer of the same forward that learns, taken as a fact."""
+
+    net: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Target:
+        return Target.plain(step.learn(self.net, self.view))
+
+    def __repr__(self) -> str:
+        return f"its own answer to {self.view}"
+
+
+@dataclass(frozen=True, eq=False)
 class MonteCarlo:
     """The teacher's clean answer, with its uncertainty over T draws under dropout and fresh views."""
 

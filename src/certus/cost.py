@@ -1,0 +1,63 @@
+"""What a training step needs: the memory of its tensors at their peak, counted, not sampled."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from certus.method import total
+from certus.run import Run
+
+
+class Alive(TorchDispatchMode):
+    """Bytes of the tensors that were made since it was entered and still live, and their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                storage = tensor.untyped_storage()
+                if id(storage) not in given and id(storage) not in self._known:
+                    self._add(storage)
+        return result
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        key, size = id(storage), storage.nbytes()
+        self._known.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+        def gone() -> None:
+            self._known.discard(key)
+            self.now -= size
+
+        weakref.finalize(storage, gone)
+
+
+def step_bytes(run: Run, number: int) -> int:
+    """Of the number-th step: networks, memories and momentum, and the peak of what the step makes.
+
+    On a copy of nothing: gradients are thrown away, but batch-norm statistics move, so ask a run that is done.
+    """
+    run.optimiser.zero_grad(set_to_none=True)
+    with Alive() as alive:
+        total(run.method.losses(run.step(number))).backward()
+    run.optimiser.zero_grad(set_to_none=True)
+    trained = [p for net in run.method.students for p in net.parameters()]
+    return size(run.method.state.state_dict().values()) + size(trained) + alive.peak
+
+
+def size(tensors: Iterable[Tensor]) -> int:
+    return sum(t.nbytes for t in tensors)

@@ -1,0 +1,116 @@
+"""Deep co-training: networks agree on images and each withstands the examples that fool the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from certus.losses import cross_entropy, js
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Method, Term, numbered
+from certus.methods.partners import partner
+from certus.methods.recipe import Recipe, at_least, option
+from certus.models.modes import evaluating
+from certus.models.roles import call, role
+from certus.reads import See
+from certus.schedules import RampUp
+from certus.step import Step
+from certus.target import Target
+from certus.views.adversarial import worst_sign
+
+VIEW = "a"  # all networks look at the same images; their dropout and their weights are their own
+
+
+def fooling(step: Step, net: nn.Module, epsilon: float) -> Tensor:
+    """x + ε sign ∇_x CE(net(x), y), y the label, or for an unlabelled image the class that the network says."""
+
+    def make() -> Tensor:
+        x = step.view(VIEW)
+        with evaluating(net), torch.enable_grad():
+            with torch.no_grad():
+                said = net(x).argmax(1)
+            labels = torch.where(step.batch.labels >= 0, step.batch.labels, said)
+            return x + epsilon * worst_sign(lambda moved: F.cross_entropy(net(moved), labels, reduction="none"), x)
+
+    return step.once(("fooling", id(net), epsilon), make)
+
+
+@dataclass(frozen=True, eq=False)
+class Partner:
+    """The clean answer of this step's partner."""
+
+    students: tuple[nn.Module, ...]
+    i: int
+
+    def __call__(self, step: Step) -> Target:
+        return Target.plain(step.learn(self.students[partner(step, self.students, self.i)], VIEW))
+
+    def __repr__(self) -> str:
+        return f"partner({VIEW})"
+
+
+@dataclass(frozen=True, eq=False)
+class Withstand:
+    """The student looks at the examples that fool its partner."""
+
+    students: tuple[nn.Module, ...]
+    i: int
+    epsilon: float
+
+    @property
+    def student(self) -> nn.Module:
+        return self.students[self.i]
+
+    def __call__(self, step: Step) -> Tensor:
+        other = self.students[partner(step, self.students, self.i)]
+        return step.probe(self.student, fooling(step, other, self.epsilon), VIEW)
+
+    def __repr__(self) -> str:
+        return f"{role(self.student)}({VIEW} + {self.epsilon:g}·sign that fools the partner)"
+
+
+RAMP = "Qiao, Shen, Zhang, Wang & Yuille 2018: 80 of 600 epochs"
+
+
+@dataclass(frozen=True)
+class Options:
+    students: int = option(2, "how many networks are trained together", at_least(2))
+    agreement: float = option(10.0, "λ_cot, weight of the agreement", at_least(0))
+    difference: float = option(0.5, "λ_diff, weight of withstanding the partner's adversarial examples", at_least(0))
+    ramp: float = option(28.0, "210ths of the run over which both rise to their maximum", at_least(0), source=RAMP)
+    epsilon: float = option(
+        0.08, "size of the adversarial step, in standard deviations of the data (0.02 of the range 0–1)", at_least(0)
+    )
+
+
+def co_training(material: Material, options: Options) -> Method:
+    n = options.students
+    students = tuple(call(material.network(i), numbered("student", i, n)) for i in range(n))
+    terms: dict[str, Term] = {}
+    for i, student in enumerate(students):
+        see, other = See(student, VIEW), Partner(students, i)
+        terms[f"supervised {i + 1}"] = CrossEntropy(see)
+        terms[f"agreement {i + 1}"] = Consistency(
+            see, other, distance=js, weight=RampUp(options.agreement, options.ramp)
+        )
+        terms[f"difference {i + 1}"] = Consistency(
+            Withstand(students, i, options.epsilon),
+            other,
+            distance=cross_entropy,
+            weight=RampUp(options.difference, options.ramp),
+        )
+    return Method(name="co-training", students=students, answers=students, terms=terms)
+
+
+RECIPES = (
+    Recipe(
+        "co-training",
+        "networks agree on images, and each withstands the examples that fool the other",
+        "Qiao, Shen, Zhang, Wang & Yuille 2018, Deep Co-Training for Semi-Supervised Image Recognition",
+        Options,
+        co_training,
+    ),
+)

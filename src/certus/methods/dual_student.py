@@ -1,0 +1,105 @@
+"""Dual student: of two students the one that is more stable about an image teaches the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from certus.losses import mse
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Method, Term, numbered
+from certus.methods.partners import partner
+from certus.methods.recipe import Recipe, at_least, between, option
+from certus.models.roles import call
+from certus.reads import See
+from certus.schedules import RampUp
+from certus.step import Step
+from certus.target import Target
+from certus.teachers import Twin
+
+VIEWS = ("a", "b")  # student i learns from VIEWS[i % 2] and is asked again about the other
+
+
+def stable(one: Tensor, two: Tensor, threshold: float) -> Tensor:
+    """(B,) the same class under both views (logits), and at least one of the answers above the threshold."""
+    p, q = one.softmax(1), two.softmax(1)
+    return (p.argmax(1) == q.argmax(1)) & ((p.amax(1) > threshold) | (q.amax(1) > threshold))
+
+
+def taught(stable_self: Tensor, stable_other: Tensor, moved_self: Tensor, moved_other: Tensor) -> Tensor:
+    """(B,) whether the other teaches: it is stable, and oneself is not, or moves more between the views."""
+    return stable_other & (~stable_self | (moved_self > moved_other))
+
+
+@dataclass(frozen=True, eq=False)
+class Stabler:
+    """The partner's answer to its own view, for the unlabelled images about which it is the more stable."""
+
+    students: tuple[nn.Module, ...]
+    i: int
+    threshold: float
+
+    def __call__(self, step: Step) -> Target:
+        def answers(i: int) -> tuple[Tensor, Tensor]:
+            own, again = VIEWS[i % 2], VIEWS[1 - i % 2]
+            return step.learn(self.students[i], own).detach(), step.twin(self.students[i], again)
+
+        mine, others = answers(self.i), answers(partner(step, self.students, self.i))
+        one = mine[0].new_ones(len(step.batch))
+        mask = taught(
+            *(stable(*said, self.threshold) for said in (mine, others)),
+            *(mse(*said, one) for said in (mine, others)),
+        )
+        return Target.plain(others[0]).kept(mask & (step.batch.labels < 0))
+
+    def __repr__(self) -> str:
+        return f"partner, where it is the more stable (confidence > {self.threshold:g})"
+
+
+CITED = "Ke, Wang, Yan, Ren & Lau 2019"
+SCALE = "on the mean over ten classes, with half of the batch labelled"
+RAMP = f"{CITED}: 5 of 300 epochs"
+
+
+@dataclass(frozen=True)
+class Options:
+    students: int = option(2, "how many students; more than two are paired anew in every step", at_least(2))
+    scale: float = option(1.0, "width of every second student relative to the first", between(0.05, 20))
+    weight: float = option(
+        2.0, "λ₁, weight of each student's own consistency", at_least(0), source=f"{CITED}: 10 {SCALE}"
+    )
+    stabilisation: float = option(
+        20.0, "λ₂, weight of what the more stable partner teaches", at_least(0), source=f"{CITED}: 100 {SCALE}"
+    )
+    ramp: float = option(3.5, "210ths of the run over which both rise to their maximum", at_least(0), source=RAMP)
+    threshold: float = option(0.8, "ξ, least confidence of a stable answer", between(0, 1))
+
+
+def dual_student(material: Material, options: Options) -> Method:
+    n = options.students
+    students = tuple(
+        call(material.network(i, options.scale if i % 2 else 1.0), numbered("student", i, n)) for i in range(n)
+    )
+    terms: dict[str, Term] = {}
+    for i, student in enumerate(students):
+        see = See(student, VIEWS[i % 2])
+        terms[f"supervised {i + 1}"] = CrossEntropy(see)
+        terms[f"consistency {i + 1}"] = Consistency(
+            see, Twin(student, VIEWS[1 - i % 2]), weight=RampUp(options.weight, options.ramp)
+        )
+        terms[f"stabilisation {i + 1}"] = Consistency(
+            see, Stabler(students, i, options.threshold), weight=RampUp(options.stabilisation, options.ramp)
+        )
+    return Method(name="dual-student", students=students, answers=students, terms=terms)
+
+
+RECIPES = (
+    Recipe(
+        "dual-student",
+        "of two students the one that is more stable about an image teaches the other",
+        "Ke, Wang, Yan, Ren & Lau 2019, Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning",
+        Options,
+        dual_student,
+    ),
+)

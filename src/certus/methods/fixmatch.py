@@ -1,0 +1,56 @@
+"""FixMatch: what the student is sure of under a weak view is the label of the strong one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from certus.losses import cross_entropy
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Method
+from certus.methods.recipe import Recipe, at_least, between, one_of, option
+from certus.reads import See
+from certus.schedules import RampUp
+from certus.selection import Threshold
+from certus.teachers import EMA, Own
+from certus.temperature import Harden
+
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = option(1.0, "λ_u, the weight of the pseudo-label term", at_least(0))
+    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
+    threshold: float = option(0.95, "τ, least probability of a class that is taught", between(0, 1))
+    student_view: str = option("strong", "the view that learns the label: strong or weak", one_of("strong", "weak"))
+    decay: float = option(0.999, "of the moving average that answers", between(0, 1))
+
+
+def fixmatch(material: Material, options: Options) -> Method:
+    student = material.network(0)
+    answering = EMA(student, options.decay)
+    return Method(
+        name="fixmatch",
+        students=(student,),
+        answers=(answering.net,),
+        followers=(answering,),
+        terms={
+            "supervised": CrossEntropy(See(student, "a")),
+            "pseudo": Consistency(
+                See(student, "a", options.student_view),
+                Own(student, "a"),
+                (Threshold(options.threshold), Harden()),
+                distance=cross_entropy,
+                weight=RampUp(options.weight, options.ramp),
+            ),
+        },
+    )
+
+
+RECIPES = (
+    Recipe(
+        "fixmatch",
+        "what the student is sure of under a weak view is the label of the strong one",
+        "Sohn et al. 2020, FixMatch: Simplifying Semi-Supervised Learning with Consistency and Confidence",
+        Options,
+        fixmatch,
+    ),
+)

@@ -1,0 +1,74 @@
+"""MA-DNN: a memory of the classes' features and answers judges every image beside the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.special import entr
+
+from certus.material import Material
+from certus.method import CrossEntropy, Method
+from certus.methods.recipe import Recipe, at_least, between, option
+from certus.reads import See
+from certus.schedules import RampUp, Schedule
+from certus.step import Step
+from certus.teachers import ClassMemory
+
+
+def memory_loss(logits: Tensor, remembered: Tensor) -> Tensor:
+    """(B,) H(p̂) + max_c p̂_c · KL(p ‖ p̂): the memory's entropy, and its divergence from the network where it is sure."""
+    log_p = logits.log_softmax(1)
+    remembered = remembered.clamp(min=1e-8)
+    divergence = (log_p.exp() * (log_p - remembered.log())).sum(1)
+    return entr(remembered).sum(1) + remembered.amax(1) * divergence
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """λ · mean memory loss over the batch. The memory answers from features, so they have gradient from it too."""
+
+    student: nn.Module
+    view: str
+    memory: ClassMemory
+    weight: Schedule
+
+    def __call__(self, step: Step) -> Tensor:
+        logits, remembered = step.learn(self.student, self.view), self.memory(step)
+        return self.weight(step.clock) * memory_loss(logits, remembered).mean()
+
+    def __repr__(self) -> str:
+        return f"{self.weight} · mean(H(p̂) + max p̂ · KL(p ‖ p̂)), p̂ from {self.memory}"
+
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = option(1.0, "weight of the memory loss", at_least(0))
+    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
+    rate: float = option(0.5, "η, how fast keys and values move towards what is seen", between(0, 1))
+
+
+def ma_dnn(material: Material, options: Options) -> Method:
+    student = material.network(0)
+    memory = ClassMemory(student, "a", material.classes, options.rate)
+    return Method(
+        name="ma-dnn",
+        students=(student,),
+        answers=(student,),
+        followers=(memory,),
+        terms={
+            "supervised": CrossEntropy(See(student, "a")),
+            "memory": Remembered(student, "a", memory, RampUp(options.weight, options.ramp)),
+        },
+    )
+
+
+RECIPES = (
+    Recipe(
+        "ma-dnn",
+        "a memory of each class's features and answers judges every image beside the network",
+        "Chen, Zhu & Gong 2018, Semi-Supervised Deep Learning with Memory",
+        Options,
+        ma_dnn,
+    ),
+)

@@ -1,0 +1,78 @@
+"""Pseudo-label and entropy minimisation: the student is made surer of what it already says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from certus.losses import cross_entropy
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Entropy, Method
+from certus.methods.recipe import Recipe, at_least, between, option
+from certus.reads import See
+from certus.schedules import RampUp
+from certus.selection import Threshold
+from certus.teachers import Own
+from certus.temperature import Harden
+
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = option(1.0, "weight of the unsupervised term", at_least(0), source="Oliver et al. 2018")
+    ramp: float = option(
+        84.0, "210ths of the run over which it rises to its maximum", at_least(0), source="Oliver et al. 2018"
+    )
+
+
+@dataclass(frozen=True)
+class PseudoLabel(Options):
+    threshold: float = option(0.0, "least probability of a class that is taught", between(0, 1))
+
+
+def pseudo_label(material: Material, options: PseudoLabel) -> Method:
+    student = material.network(0)
+    return Method(
+        name="pseudo-label",
+        students=(student,),
+        answers=(student,),
+        terms={
+            "supervised": CrossEntropy(See(student, "a")),
+            "pseudo": Consistency(
+                See(student, "a"),
+                Own(student, "a"),
+                (Threshold(options.threshold), Harden()),
+                distance=cross_entropy,
+                weight=RampUp(options.weight, options.ramp),
+            ),
+        },
+    )
+
+
+def entropy_minimisation(material: Material, options: Options) -> Method:
+    student = material.network(0)
+    return Method(
+        name="entropy-minimisation",
+        students=(student,),
+        answers=(student,),
+        terms={
+            "supervised": CrossEntropy(See(student, "a")),
+            "entropy": Entropy(See(student, "a"), RampUp(options.weight, options.ramp)),
+        },
+    )
+
+
+RECIPES = (
+    Recipe(
+        "pseudo-label",
+        "the student learns its own answers as if they were labels",
+        "Lee 2013, Pseudo-Label: The Simple and Efficient Semi-Supervised Learning Method for Deep Neural Networks",
+        PseudoLabel,
+        pseudo_label,
+    ),
+    Recipe(
+        "entropy-minimisation",
+        "the student is made to be sure of its answers",
+        "Grandvalet & Bengio 2005, Semi-supervised Learning by Entropy Minimization",
+        Options,
+        entropy_minimisation,
+    ),
+)

@@ -1,0 +1,48 @@
+"""Temporal ensembling: the student agrees with what it has said of the same image before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Method
+from certus.methods.recipe import Recipe, at_least, between, option
+from certus.reads import See
+from certus.schedules import RampUp
+from certus.teachers import Ensemble
+
+WEIGHT = "Laine & Aila 2017: 30 on the mean over ten classes, 3 on their sum"
+RAMP = "Laine & Aila 2017: 80 of 300 epochs"
+
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = option(3.0, "λ_max, the weight of the consistency term", at_least(0), source=WEIGHT)
+    ramp: float = option(56.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=RAMP)
+    alpha: float = option(0.6, "α, the ensemble's momentum over visits of an image", between(0, 0.999))
+
+
+def temporal_ensembling(material: Material, options: Options) -> Method:
+    student = material.network(0)
+    ensemble = Ensemble(student, "a", len(material.labels), material.classes, options.alpha)
+    return Method(
+        name="temporal-ensembling",
+        students=(student,),
+        answers=(student,),
+        followers=(ensemble,),
+        terms={
+            "supervised": CrossEntropy(See(student, "a")),
+            "consistency": Consistency(See(student, "a"), ensemble, weight=RampUp(options.weight, options.ramp)),
+        },
+    )
+
+
+RECIPES = (
+    Recipe(
+        "temporal-ensembling",
+        "the student agrees with the ensemble of its own earlier answers to each image",
+        "Laine & Aila 2017, Temporal Ensembling for Semi-Supervised Learning",
+        Options,
+        temporal_ensembling,
+    ),
+)

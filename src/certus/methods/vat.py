@@ -1,0 +1,53 @@
+"""Virtual adversarial training: the answer stays where it is when the image moves in the worst direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from certus.losses import kl
+from certus.material import Material
+from certus.method import Consistency, CrossEntropy, Entropy, Method, Term
+from certus.methods.recipe import Recipe, at_least, option
+from certus.reads import Adversarial, See
+from certus.schedules import RampUp
+from certus.teachers import Own
+
+XI = "ours: the authors' 1e-6 drowns in the rounding of float32"
+
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = option(1.0, "weight of the divergence", at_least(0))
+    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
+    epsilon: float = option(8.0, "ε, how far an image moves (length over all its pixels)", at_least(0))
+    xi: float = option(1e-2, "ξ, step of the power iteration's finite difference", at_least(1e-12), source=XI)
+    iterations: int = option(1, "power iterations", at_least(1))
+    ent: bool = option(False, "also minimise the entropy of the clean answers, with the same weight")
+
+
+def vat(material: Material, options: Options) -> Method:
+    student, weight = material.network(0), RampUp(options.weight, options.ramp)
+    clean = See(student, "a")
+    terms: dict[str, Term] = {
+        "supervised": CrossEntropy(clean),
+        "adversarial": Consistency(
+            Adversarial(student, "a", options.epsilon, options.xi, options.iterations),
+            Own(student, "a"),
+            distance=kl,
+            weight=weight,
+        ),
+    }
+    if options.ent:
+        terms["entropy"] = Entropy(clean, weight)
+    return Method(name="vat", students=(student,), answers=(student,), terms=terms)
+
+
+RECIPES = (
+    Recipe(
+        "vat",
+        "the answer stays where it is when the image moves in the worst direction; --ent: and is sure",
+        "Miyato, Maeda, Koyama & Ishii 2018, Virtual Adversarial Training",
+        Options,
+        vat,
+    ),
+)

@@ -1,0 +1,75 @@
+"""Label propagation on a graph of nearest neighbours: pure functions on features and labels.
+
+A_ij = ⟨v_i, v_j⟩^γ for the k nearest neighbours j of i, W = A + Aᵀ, 𝒲 = D^-½ W D^-½, and Z = (I − α𝒲)⁻¹ Y.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import cg
+from torch import Tensor
+from torch.nn import functional as F
+from torch.special import entr
+
+CHUNK = 1024  # rows of similarities that are held at a time
+
+
+def graph(features: Tensor, k: int = 50, gamma: float = 3.0) -> sparse.csr_array:
+    """𝒲 (N, N), symmetric, no loops: normalised similarities of every image and its k nearest by cosine."""
+    v = F.normalize(features.float(), dim=1)
+    n, k = len(v), min(k, len(v) - 1)
+    near, similar = [], []
+    for start in range(0, n, CHUNK):
+        rows = v[start : start + CHUNK] @ v.T  # (chunk, N)
+        rows[torch.arange(len(rows)), torch.arange(start, start + len(rows))] = -torch.inf  # not oneself
+        top = rows.topk(k, dim=1)
+        near.append(top.indices.cpu())
+        similar.append(top.values.clamp(min=0).pow(gamma).cpu())
+    columns, values = torch.cat(near).flatten().numpy(), torch.cat(similar).flatten().double().numpy()
+    one_way = sparse.csr_array((values, columns, np.arange(0, n * k + 1, k)), shape=(n, n))
+    both = one_way + one_way.T
+    degree = np.asarray(both.sum(axis=1)).ravel()
+    scale = sparse.diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
+    return sparse.csr_array(scale @ both @ scale)
+
+
+def diffuse(
+    w: sparse.csr_array, y: NDArray[np.float64], alpha: float = 0.99, damping: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Z = (I − α𝒲C)⁻¹ Y by conjugate gradient, C = diag(damping): node j passes on the share c_j of what it holds.
+
+    𝒲C is not symmetric, but with u = C^½ Z the system (I − αC^½𝒲C^½) u = C^½ Y is, and Z = Y + α𝒲C^½ u.
+    """
+    root = np.sqrt(np.ones(len(y)) if damping is None else damping)
+    half = sparse.diags_array(root)
+    system = sparse.eye_array(len(y)) - alpha * (half @ w @ half)
+    u = np.stack([cg(system, root * column, rtol=1e-6, maxiter=20)[0] for column in y.T], axis=1)
+    return y + alpha * (w @ (root[:, None] * u))
+
+
+def seeds(labels: Tensor, classes: int) -> NDArray[np.float64]:
+    """Y (N, C): 1/n_c at the labelled images of class c, 0 elsewhere (−1)."""
+    known = F.one_hot(labels.clamp(min=0), classes).double() * (labels >= 0)[:, None]
+    return (known / known.sum(0).clamp(min=1)).numpy()
+
+
+def pseudo_labels(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Each image's class (N,), how far to believe it ω_i = 1 − H(ẑ_i)/log C (N,), and the class weights ζ_c (C,).
+
+    ω is divided by its maximum. A labelled image keeps its label, ω = 1. ζ_c = (N/C)/(images of class c).
+    """
+    n, classes = z.shape
+    z = z.clamp(min=0)
+    share = z / z.sum(1, keepdim=True).clamp(min=1e-300)
+    weight = 1 - entr(share).sum(1) / log(classes)
+    weight = torch.where(z.sum(1) > 0, weight, 0.0).clamp(min=0)  # nothing has reached it
+    weight = weight / weight.max().clamp(min=1e-12)
+    known = labels >= 0
+    guess = torch.where(known, labels, share.argmax(1))
+    count = F.one_hot(guess, classes).sum(0)
+    return guess, torch.where(known, 1.0, weight).float(), n / classes / count.clamp(min=1)

@@ -1,0 +1,49 @@
+"""A teacher that is the ensemble of what the student has said of each image at its earlier visits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from certus.models.roles import role
+from certus.step import Step
+from certus.target import Target
+
+
+class Ensemble(nn.Module):
+    """Z_i ← αZ_i + (1−α)z_i at each visit of image i; its target is Z_i/(1−α^t) after t visits, and none before.
+
+    z_i is the student's answer with dropout and its view, as the step computed it for learning. An image that stands
+    twice in a batch counts once, with the mean of its answers.
+    """
+
+    def __init__(self, student: nn.Module, view: str, images: int, classes: int, alpha: float = 0.6) -> None:
+        super().__init__()
+        self.view, self.alpha = view, alpha
+        self.register_buffer("sums", torch.zeros(images, classes))
+        self.register_buffer("visits", torch.zeros(images))
+        self.sums: Tensor
+        self.visits: Tensor
+        self.__dict__["_student"] = student
+
+    @property
+    def student(self) -> nn.Module:
+        return self.__dict__["_student"]
+
+    def forward(self, step: Step) -> Target:
+        visits = self.visits[step.batch.index]
+        known = (visits > 0).float()
+        mean = self.sums[step.batch.index] / (1 - self.alpha**visits).clamp(min=1e-6)[:, None]
+        return Target.plain(mean.clamp(min=1e-8).log()).kept(known)
+
+    @torch.no_grad()
+    def follow(self, step: Step) -> None:
+        said = step.learn(self.student, self.view).softmax(1)
+        images, place = step.batch.index.unique(return_inverse=True)
+        count = torch.zeros(len(images), device=said.device).index_add_(0, place, torch.ones_like(said[:, 0]))
+        mean = torch.zeros(len(images), said.shape[1], device=said.device).index_add_(0, place, said) / count[:, None]
+        self.sums[images] = self.alpha * self.sums[images] + (1 - self.alpha) * mean
+        self.visits[images] += 1
+
+    def __repr__(self) -> str:
+        return f"ensemble of {role(self.student)}({self.view}) over visits, α = {self.alpha:g}"

@@ -1,0 +1,97 @@
+"""A teacher that spreads the few labels over a graph of all images' features, renewed after every pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from certus.certainty import METRICS, rank
+from certus.errors import UsageError
+from certus.material import Material
+from certus.models.modes import dropout_only, evaluating, has_dropout
+from certus.models.roles import feature_size, role
+from certus.step import Step, features_and_logits
+from certus.target import Target
+from certus.teachers.diffusion import diffuse, graph, pseudo_labels, seeds
+from certus.temperature import IMPOSSIBLE
+
+
+class Propagation(nn.Module):
+    """Hard labels for the unlabelled images, believed by ω_i ζ_c; none before e = start.
+
+    With `draws`, a node passes on only the share c_i = 1 − (R_i − 1)/(N − 1) of what it holds, R_i the rank of its
+    Monte-Carlo uncertainty among all images; a labelled node passes on all.
+    """
+
+    def __init__(
+        self,
+        student: nn.Module,
+        material: Material,
+        *,
+        start: float = 10,
+        neighbours: int = 50,
+        gamma: float = 3.0,
+        alpha: float = 0.99,
+        draws: int = 0,
+    ) -> None:
+        super().__init__()
+        feature_size(student)  # refuses a network without features
+        if draws and not has_dropout(student):
+            raise UsageError("--damp measures certainty by dropout, but the network has none: give it --dropout.")
+        self.start, self.neighbours, self.gamma, self.alpha, self.draws = start, neighbours, gamma, alpha, draws
+        n = len(material.labels)
+        self.register_buffer("labels", torch.zeros(n, dtype=torch.int64))
+        self.register_buffer("weights", torch.zeros(n))
+        self.labels: Tensor
+        self.weights: Tensor
+        self.register_buffer("built", torch.tensor(False))
+        self.built: Tensor
+        self.classes = material.classes
+        self.__dict__.update(_student=student, _material=material)
+
+    def forward(self, step: Step) -> Target:
+        labels, weights = self.labels[step.batch.index], self.weights[step.batch.index]
+        logits = torch.full((len(labels), self.classes), IMPOSSIBLE, device=labels.device)
+        unlabelled = step.batch.labels < 0
+        return Target.plain(logits.scatter(1, labels[:, None], 0.0)).kept(weights * unlabelled)
+
+    @torch.no_grad()
+    def follow(self, step: Step) -> None:
+        if step.clock.epoch >= self.start and (step.clock.ends_pass or not self.built):
+            self.renew(step)
+
+    def renew(self, step: Step) -> None:
+        material: Material = self.__dict__["_material"]
+        features, uncertainty = self.look(step, material)
+        labels = material.labels[material.pool].cpu()
+        damping = None
+        if uncertainty is not None:
+            share = 1 - (rank(uncertainty) - 1).double() / max(len(labels) - 1, 1)
+            damping = torch.where(labels >= 0, 1.0, share).numpy()
+        z = diffuse(graph(features, self.neighbours, self.gamma), seeds(labels, self.classes), self.alpha, damping)
+        guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
+        self.labels[material.pool] = guess.to(self.labels.device)
+        self.weights[material.pool] = (weight * balance[guess]).float().to(self.weights.device)
+        self.built.fill_(True)
+
+    def look(self, step: Step, material: Material) -> tuple[Tensor, Tensor | None]:
+        """Features of the pool (M, D), dropout off, one weak view; and its uncertainty, if it is asked for."""
+        student: nn.Module = self.__dict__["_student"]
+        random = step.generator("views for propagation")
+        features, uncertainty = [], []
+        for i, places in enumerate(material.pool.split(512)):
+            images = material.normalised(material.images[places.to(material.images.device)])
+            x = material.weak(images, random)
+            with evaluating(student):
+                features.append(features_and_logits(student, x)[0])
+            if self.draws:
+                with dropout_only(student):
+                    step.seed_dropout(f"draws for propagation {i}", student)
+                    drawn = torch.stack([student(x).softmax(1) for _ in range(self.draws)])
+                uncertainty.append(METRICS["pe"](drawn).cpu())
+        return torch.cat(features), torch.cat(uncertainty) if self.draws else None
+
+    def __repr__(self) -> str:
+        damped = f", damped by PE of {self.draws} draws" if self.draws else ""
+        student = role(self.__dict__["_student"])
+        return f"labels spread over {self.neighbours} neighbours in {student}'s features, α = {self.alpha:g}{damped}"
