@@ -58,7 +58,7 @@ def test_images(dtype: type, channel: bool) -> None:
     y = digits.target[:200].copy()
     y[100:] = -1
     settings = {"width": 8, "translate": 0}
-    classifier = Classifier(steps=40, options={"draws": 2}, settings=settings).fit(X, y)
+    classifier = Classifier(steps=40, options={"draws": "independent:2"}, settings=settings).fit(X, y)
     assert classifier.predict_proba(X).shape == (200, 10)
     assert classifier.score(X[:100], y[:100]) > 0.5
 

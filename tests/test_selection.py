@@ -149,7 +149,7 @@ def test_threshold_is_met_by_equality_and_needs_no_uncertainty():
     assert Threshold(0.51)(target, step_at()).weight.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("refine", [TopK(), Probabilistic()])
+@pytest.mark.parametrize("refine", [TopK(Constant(3)), Probabilistic()])
 def test_filters_by_rank_refuse_a_target_without_uncertainty(refine):
     with pytest.raises(ValueError, match="no uncertainty"):
         refine(replace(target_of(8), uncertainty=None), step_at())

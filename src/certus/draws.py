@@ -106,7 +106,8 @@ Plan = Independent | Tree
 
 
 def parse(text: str) -> Plan:
-    """`independent:10` or `tree:1x4x10`."""
+    """`independent:10`, or 10 for short, or `tree:1x4x10`."""
+    text = f"independent:{text.strip()}" if text.strip().isdigit() else text
     kind, _, numbers = text.strip().partition(":")
     parts = numbers.split("x")
     digits = all(part.isascii() and part.isdigit() for part in parts)

@@ -72,9 +72,9 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     },  # dropping the worst connections of so small a net hurts
     ("moons", "dual-student"): {"weight": 10.0, "stabilisation": 5.0, "ramp": 10.0},
     ("moons", "fixmatch"): {"weight": 3.0, "threshold": 0.8, "decay": 0.99},
-    ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0, "draws": 5},
-    ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0, "draws": 5},
-    ("moons", "ft-ccl"): {"weight": 100.0, "ramp": 10.0, "draws": 5},
+    ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0, "draws": "independent:5"},
+    ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0, "draws": "independent:5"},
+    ("moons", "ft-ccl"): {"weight": 100.0, "ramp": 10.0, "draws": "independent:5"},
 }
 
 FIXMATCH: dict[str, Any] = {

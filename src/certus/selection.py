@@ -29,7 +29,10 @@ class TopK:
     k: Schedule = Keep()  # noqa: RUF009 (frozen)
 
     def __call__(self, target: Target, step: Step) -> Target:
-        return target.kept(hard_keep(target.rank, self.k(step.clock)))
+        k, everything = self.k(step.clock), len(target.weight)
+        if k >= everything or k < 1:  # all or none, whatever the ranks: nobody measures them for this
+            return target.kept(torch.full_like(target.weight, k >= 1))
+        return target.kept(hard_keep(target.rank, k))
 
     def __repr__(self) -> str:
         return f"keep R ≤ {self.k}"
@@ -43,7 +46,10 @@ class Probabilistic:
     stream: str = "drop"  # the name of its random numbers, one per student
 
     def __call__(self, target: Target, step: Step) -> Target:
-        dropped = drop_probability(target.rank, self.p_max(step.clock))
+        p_max = self.p_max(step.clock)
+        if p_max == 0:
+            return target
+        dropped = drop_probability(target.rank, p_max)
         drawn = torch.rand(len(dropped), generator=step.generator(self.stream), device=dropped.device)
         return target.kept(drawn >= dropped)
 

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from certus.draws import Gatherer, Plan, Tree
 from certus.models.modes import dropout_only, evaluating, frozen_statistics
 from certus.models.roles import role
+from certus.models.twins import quick_stages
 from certus.randomness import generator, seed_global
 from certus.schedules import Clock
 from certus.views import Views
@@ -49,7 +51,8 @@ class Step:
     def view(self, name: str, kind: str = "weak") -> Tensor:
         """The batch under the augmentation of this kind that belongs to perturbation `name`."""
         return self.once(
-            ("view", name, kind), lambda: self.views[kind](self.batch.images, self.generator(f"view {name}"))
+            ("view", name, kind),
+            lambda: channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
         )
 
     def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
@@ -73,10 +76,18 @@ class Step:
         """A teacher's answer: no gradient, no dropout, running statistics that stay as they are."""
 
         def forward() -> Tensor:
-            with torch.no_grad(), evaluating(net):
-                return net(self.view(name, kind))
+            first, *others = quick_stages(net, self.batch.images)
+            with torch.no_grad(), evaluating(nn.ModuleList([first, *others])):
+                y = self._trunk(net, first, name, kind)
+                for stage in others:
+                    y = stage(y)
+                return y
 
         return self.once(("answer", id(net), name, kind), forward)
+
+    def _trunk(self, net: nn.Module, first: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """What a teacher computes of a view before dropout enters, for its answer and for the draws of a tree."""
+        return self.once(("trunk", id(net), name, kind), lambda: first(self.view(name, kind)))
 
     def twin(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A student as its own teacher: dropout and batch statistics on, no gradient, nothing remembered."""
@@ -93,15 +104,23 @@ class Step:
         with frozen_statistics(net):
             return net(images) if weights is None else functional_call(net, dict(weights), (images,))
 
-    def draw(self, net: nn.Module, name: str, passes: int) -> Tensor:
-        """T stochastic answers (T, B, C) as probabilities: a fresh view and fresh dropout each, no gradient."""
-        drawn = []
-        with torch.no_grad(), dropout_only(net):
-            for t in range(passes):
-                x = self.views["weak"](self.batch.images, self.generator(f"view {name} draw {t}"))
-                self.seed_dropout(f"{name} draw {t}")
-                drawn.append(net(x).softmax(1))
-        return torch.stack(drawn)
+    def draw(self, net: nn.Module, name: str, plan: Plan, moments: Gatherer) -> None:
+        """Stochastic answers (B, C) as probabilities, given over one by one: fresh noise as the plan says, no gradient.
+
+        The first view of a tree is that of the answer, whose trunk is computed once for both.
+        """
+        first, *others = quick_stages(net, self.batch.images, exact=not isinstance(plan, Tree))
+        shared = isinstance(plan, Tree) and bool(others)
+
+        def view(v: int) -> Tensor:
+            if shared and v == 0:
+                return self._trunk(net, first, name)
+            x = self.views["weak"](self.batch.images, self.generator(f"view {name} draw {v}"))
+            return first(x) if shared else x
+
+        stages = [nn.Identity() if shared else first, *others]
+        with torch.no_grad(), dropout_only(nn.ModuleList([first, *others])):
+            plan.run(stages, view, lambda noise: self.seed_dropout(f"{name} {noise}"), moments)
 
     def seed_dropout(self, name: str, net: nn.Module | None = None) -> None:
         """The next forward has the dropout of perturbation `name`, which each of several students has for itself."""
@@ -113,6 +132,11 @@ class Step:
         if key not in self._done:
             self._done[key] = make()
         return self._done[key]
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Images with their channels side by side in memory, where convolutions are quick; everything else as it is."""
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 def features_and_logits(net: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torch import Tensor
 
 from certus.certainty import rank
+
+Uncertainty = Tensor | Callable[[], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,10 +20,10 @@ class Target:
     logits: Tensor  # (B, C), no gradient
     weight: Tensor  # (B,)  0 = filtered out
     temperature: Tensor  # (B,)  V_i, applied to student and teacher alike
-    uncertainty: Tensor | None = None  # (B,)  larger = less sure
+    uncertainty: Uncertainty | None = None  # (B,)  larger = less sure; measured when somebody asks for the rank
 
     @classmethod
-    def plain(cls, logits: Tensor, uncertainty: Tensor | None = None) -> Target:
+    def plain(cls, logits: Tensor, uncertainty: Uncertainty | None = None) -> Target:
         """Believed in full: weight 1, temperature 1."""
         logits = logits.detach()
         one = logits.new_ones(len(logits))
@@ -31,7 +34,7 @@ class Target:
         """R_i, 1 = most certain, over the whole batch; filters do not change it."""
         if self.uncertainty is None:
             raise ValueError("this target has no uncertainty to rank by: take a source that measures certainty")
-        return rank(self.uncertainty)
+        return rank(self.uncertainty() if callable(self.uncertainty) else self.uncertainty)
 
     def kept(self, mask: Tensor) -> Target:
         """The same targets, those outside `mask` at weight 0."""

@@ -12,6 +12,7 @@ from functools import partial
 
 from torch import nn
 
+from certus.draws import parse
 from certus.material import Material
 from certus.method import Method, Read, Refine, Source
 from certus.methods import circle
@@ -24,6 +25,7 @@ from certus.temperature import Temper
 
 DRAWN = ("pv", "ev", "pe", "mi")
 UNDRAWN = ("confidence", "random")
+DRAWS = "the teacher's Monte-Carlo draws per step: independent:T, or a tree that shares its trunk, tree:VIEWSx…xT"
 METRIC = "what certainty is ranked by: pv, ev, pe or mi of the draws; confidence of the clean answer; random ranks"
 
 
@@ -35,10 +37,14 @@ def undrawn(o: Options) -> str | None:
     return unranked(o) or (f"metric {o.metric} needs no draws" if o.metric in UNDRAWN else None)
 
 
+def plan(name: str, value: str) -> None:  # noqa: ARG001 (a check is given the option's name)
+    parse(value)
+
+
 @dataclass(frozen=True)
 class Options(circle.Options):
     metric: str = option("pv", METRIC, one_of(*DRAWN, *UNDRAWN), unranked)
-    draws: int = option(10, "T, the Monte-Carlo draws of the teacher per step", at_least(2), undrawn)
+    draws: str = option("independent:10", DRAWS, plan, undrawn)
     hard: bool = option(True, "the hard filter: keep the k most certain targets")
     beta: float = option(
         8.0, "k = βe of the hard filter", at_least(0), lambda o: None if o.hard else "the hard filter is off"
@@ -91,7 +97,7 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             return Confidence(teacher, view)
         if options.metric == "random":
             return RandomRanks(teacher, view)
-        return MonteCarlo(teacher, view, options.draws, options.metric)
+        return MonteCarlo(teacher, view, parse(options.draws), options.metric)
 
     def refine(stream: str) -> Sequence[Refine]:
         parts: list[Refine] = []

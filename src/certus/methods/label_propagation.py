@@ -29,7 +29,7 @@ class Spread:
     damp: bool = option(
         False, "an uncertain node passes on less of what it holds", source="Liu & Tan 2021, future work"
     )
-    draws: int = option(
+    damp_draws: int = option(
         5,
         "Monte-Carlo draws by which a node's certainty is ranked",
         at_least(2),
@@ -51,7 +51,7 @@ def propagated(student: nn.Module, view: str, material: Material, o: Any) -> tup
         neighbours=o.neighbours,
         gamma=o.gamma,
         alpha=o.alpha,
-        draws=o.draws if o.damp else 0,
+        draws=o.damp_draws if o.damp else 0,
     )
     return source, Consistency(See(student, view), source, distance=cross_entropy, weight=Constant(o.spread))
 

@@ -13,12 +13,14 @@ class QuickDropout(nn.Dropout):
 
     A seventh of torch's time where torch draws number by number (CPUs that are not Intel's). Random numbers come from
     the global generator, four values from each 64 bits; a picture's mask is the same in both memory formats. Where it
-    is not worth it (GPU), and for q = 0 or 1, it is torch's own dropout.
+    is not worth it (GPU), for q = 0 or 1, and while `exact`, it is torch's own dropout.
     """
+
+    exact = False
 
     def forward(self, x: Tensor) -> Tensor:
         threshold = round(self.p * LEVELS)
-        if not self.training or x.device.type != "cpu" or threshold in (0, LEVELS):
+        if self.exact or not self.training or x.device.type != "cpu" or threshold in (0, LEVELS):
             return super().forward(x)
         bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
         shape = (len(x), *x.shape[2:], x.shape[1]) if x.ndim == 4 else x.shape  # (B, H, W, C)

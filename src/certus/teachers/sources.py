@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from certus.certainty import METRICS, unconfidence
+from certus.certainty import unconfidence
+from certus.draws import Independent, Plan
 from certus.errors import UsageError
 from certus.models.modes import has_dropout
 from certus.models.roles import role
+from certus.moments import Moments
 from certus.step import Step
 from certus.target import Target
 
@@ -63,7 +65,7 @@ class MonteCarlo:
 
     net: nn.Module
     view: str
-    draws: int = 10
+    draws: Plan = Independent(10)  # noqa: RUF009 (frozen)
     metric: str = "pv"
 
     def __post_init__(self) -> None:
@@ -74,8 +76,14 @@ class MonteCarlo:
             )
 
     def __call__(self, step: Step) -> Target:
-        drawn = step.draw(self.net, self.view, self.draws)
-        return Target.plain(step.answer(self.net, self.view), METRICS[self.metric](drawn))
+        logits = step.answer(self.net, self.view)
+
+        def uncertainty() -> Tensor:
+            moments = Moments(len(logits), logits.shape[1], logits.device)
+            step.draw(self.net, self.view, self.draws, moments)
+            return getattr(moments, self.metric)
+
+        return Target.plain(logits, lambda: step.once(("uncertainty", id(self)), uncertainty))
 
     def __repr__(self) -> str:
         return f"{role(self.net)}({self.view}), uncertainty = {self.metric.upper()} of {self.draws} draws"
