@@ -9,9 +9,53 @@ in double precision: of a network that is sure of all its answers, only the last
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.special import entr
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What draws said of each image: enough for PV, EV, PE and MI, and to be mixed with what others said."""
+
+    mean: Tensor  # (B, C)  of p
+    variance: Tensor  # (B,)  Σ_c Var_t p_tc
+    entropy: Tensor  # (B,)  mean of H
+    entropy_variance: Tensor  # (B,)  Var_t H_t
+
+    @property
+    def pv(self) -> Tensor:
+        return self.variance
+
+    @property
+    def ev(self) -> Tensor:
+        return self.entropy_variance
+
+    @property
+    def pe(self) -> Tensor:
+        return entr(self.mean).sum(1)
+
+    @property
+    def mi(self) -> Tensor:
+        return self.pe - self.entropy
+
+
+def mix(old: Summary, new: Summary, share: Tensor) -> Summary:
+    """The moments of a mixture: draws of the new summary with probability `share` (B,), of the old one otherwise."""
+
+    def between(a: Tensor, b: Tensor) -> Tensor:
+        w = share.view(-1, *[1] * (a.dim() - 1))
+        return (1 - w) * a + w * b
+
+    apart = share * (1 - share)  # E[(m − m̄)²] of two means that lie Δ apart is s(1−s)Δ²
+    return Summary(
+        between(old.mean, new.mean),
+        between(old.variance, new.variance) + apart * (old.mean - new.mean).square().sum(1),
+        between(old.entropy, new.entropy),
+        between(old.entropy_variance, new.entropy_variance) + apart * (old.entropy - new.entropy).square(),
+    )
 
 
 class Moments:
@@ -41,6 +85,9 @@ class Moments:
         delta = entropy - self._entropy
         self._entropy += delta / self.draws
         self._entropy_spread += delta * (entropy - self._entropy)
+
+    def summary(self) -> Summary:
+        return Summary(self.mean, self.pv, self._per_draw(self._entropy, 1), self.ev)
 
     @property
     def mean(self) -> Tensor:

@@ -127,6 +127,10 @@ class Step:
         whose = "" if net is None or role(net) == "student" else f" of {role(net)}"
         seed_global(self.seed, self.clock.step, f"dropout {name}{whose}", device=self.device)
 
+    def done(self, key: Hashable) -> bool:
+        """Whether `once` has made this."""
+        return key in self._done
+
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What `make` gives, computed at most once in this step."""
         if key not in self._done:

@@ -12,7 +12,7 @@ from functools import partial
 
 from torch import nn
 
-from certus.draws import parse
+from certus.draws import Independent, parse
 from certus.material import Material
 from certus.method import Method, Read, Refine, Source
 from certus.methods import circle
@@ -20,7 +20,7 @@ from certus.methods.recipe import Recipe, at_least, between, one_of, option
 from certus.reads import Adversarial, See
 from certus.schedules import Drop, Heat, Keep
 from certus.selection import Probabilistic, TopK
-from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks
+from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Visits
 from certus.temperature import Temper
 
 DRAWN = ("pv", "ev", "pe", "mi")
@@ -37,14 +37,24 @@ def undrawn(o: Options) -> str | None:
     return unranked(o) or (f"metric {o.metric} needs no draws" if o.metric in UNDRAWN else None)
 
 
+def as_printed(o: Options) -> str | None:
+    return "--certainty paper says what it is" if o.certainty == "paper" else None
+
+
 def plan(name: str, value: str) -> None:  # noqa: ARG001 (a check is given the option's name)
     parse(value)
 
 
 @dataclass(frozen=True)
 class Options(circle.Options):
-    metric: str = option("pv", METRIC, one_of(*DRAWN, *UNDRAWN), unranked)
-    draws: str = option("independent:10", DRAWS, plan, undrawn)
+    certainty: str = option(
+        "quick", "quick: by --metric and --draws; paper: PV of 10 independent draws", one_of("quick", "paper"), unranked
+    )
+    metric: str = option("pv", METRIC, one_of(*DRAWN, *UNDRAWN), lambda o: unranked(o) or as_printed(o))
+    draws: str = option("independent:10", DRAWS, plan, lambda o: undrawn(o) or as_printed(o))
+    remember: bool = option(
+        False, "mix the draws with what was drawn of the image at earlier visits", idle=undrawn, source="ours"
+    )
     hard: bool = option(True, "the hard filter: keep the k most certain targets")
     beta: float = option(
         8.0, "k = βe of the hard filter", at_least(0), lambda o: None if o.hard else "the hard filter is off"
@@ -93,11 +103,14 @@ def ccl(name: str, material: Material, options: Options) -> Method:
     def source(teacher: nn.Module, view: str) -> Source:
         if unranked(options):
             return Clean(teacher, view)
+        if options.certainty == "paper":
+            return MonteCarlo(teacher, view, Independent(10), "pv")
         if options.metric == "confidence":
             return Confidence(teacher, view)
         if options.metric == "random":
             return RandomRanks(teacher, view)
-        return MonteCarlo(teacher, view, parse(options.draws), options.metric)
+        drawn = MonteCarlo(teacher, view, parse(options.draws), options.metric)
+        return Visits(drawn, len(material.labels), material.classes) if options.remember else drawn
 
     def refine(stream: str) -> Sequence[Refine]:
         parts: list[Refine] = []

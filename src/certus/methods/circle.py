@@ -17,7 +17,7 @@ from certus.methods.recipe import at_least, between, option
 from certus.models.roles import call
 from certus.reads import See
 from certus.schedules import RampUp
-from certus.teachers import EMA
+from certus.teachers import EMA, Visits
 
 PAPER = "Liu & Tan 2021"
 
@@ -47,13 +47,14 @@ def circle(
     n = options.teachers
     students = tuple(call(material.network(i), numbered("student", i, n)) for i in range(n))
     teachers = tuple(EMA(student, options.decay) for student in students)
+    sources = tuple(source(teachers[i - 1].net, numbered("b", i, n)) for i in range(n))
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         view = numbered("a", i, n)
         terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view))
         terms[numbered("consistency", i, n)] = Consistency(
             look(student, view),
-            source(teachers[i - 1].net, numbered("b", i, n)),
+            sources[i],
             tuple(refine(numbered("drop", i, n))),
             weight=RampUp(options.weight, options.ramp),
         )
@@ -61,6 +62,6 @@ def circle(
         name=name,
         students=students,
         terms=terms,
-        followers=teachers,
+        followers=(*teachers, *(s for s in sources if isinstance(s, Visits))),
         answers=tuple(teacher.net for teacher in teachers),
     )

@@ -6,6 +6,7 @@ from certus.teachers.ensemble import Ensemble
 from certus.teachers.memory import ClassMemory
 from certus.teachers.propagation import Propagation
 from certus.teachers.sources import Clean, Confidence, MonteCarlo, Own, RandomRanks, Twin
+from certus.teachers.visits import Visits
 
 __all__ = [
     "EMA",
@@ -19,4 +20,5 @@ __all__ = [
     "Propagation",
     "RandomRanks",
     "Twin",
+    "Visits",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from certus.certainty import unconfidence
 from certus.draws import Independent, Plan
@@ -77,13 +77,17 @@ class MonteCarlo:
 
     def __call__(self, step: Step) -> Target:
         logits = step.answer(self.net, self.view)
+        return Target.plain(logits, lambda: getattr(self.moments(step), self.metric))
 
-        def uncertainty() -> Tensor:
-            moments = Moments(len(logits), logits.shape[1], logits.device)
+    def moments(self, step: Step) -> Moments:
+        """Of this step's draws."""
+
+        def draw() -> Moments:
+            moments = Moments(len(step.batch), step.answer(self.net, self.view).shape[1], step.device)
             step.draw(self.net, self.view, self.draws, moments)
-            return getattr(moments, self.metric)
+            return moments
 
-        return Target.plain(logits, lambda: step.once(("uncertainty", id(self)), uncertainty))
+        return step.once(("moments", id(self)), draw)
 
     def __repr__(self) -> str:
         return f"{role(self.net)}({self.view}), uncertainty = {self.metric.upper()} of {self.draws} draws"
