@@ -45,8 +45,23 @@ PICTURES: dict[str, Any] = {  # one's own
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("digits", "supervised"): {"dropout": 0.35},
+    ("digits", "pseudo-label"): {"weight": 0.3},
+    ("digits", "entropy-minimisation"): {"weight": 0.5},
     ("digits", "pi"): {"weight": 5.0},
+    ("digits", "temporal-ensembling"): {"weight": 10.0, "ramp": 80.0},
+    ("digits", "vat"): {"epsilon": 1.0},
     ("digits", "mean-teacher"): {"weight": 5.0},
+    ("digits", "pi-sntg"): {"weight": 5.0, "graph": 0.05},
+    ("digits", "temporal-ensembling-sntg"): {"weight": 10.0, "ramp": 80.0, "graph": 0.05},
+    ("digits", "mean-teacher-sntg"): {"weight": 5.0, "graph": 0.05},
+    ("digits", "ma-dnn"): {"weight": 0.3, "ramp": 80.0},
+    ("digits", "label-propagation"): {"spread": 0.3, "neighbours": 10},
+    ("digits", "mean-teacher-label-propagation"): {"weight": 5.0, "spread": 0.3, "neighbours": 10},
+    ("digits", "co-training"): {"agreement": 3.0, "epsilon": 0.1, "ramp": 80.0},
+    ("digits", "mean-teacher-fastswa"): {"weight": 5.0},
+    ("digits", "wcp"): {"epsilon": 1.0, "shift": 0.02, "drop": 0.02},
+    ("digits", "dual-student"): {"weight": 2.0, "stabilisation": 5.0, "ramp": 80.0},
+    ("digits", "fixmatch"): {"decay": 0.99},
     **{
         ("digits", method): {"weight": 20.0, "ramp": 160.0} for method in ("filtering-ccl", "temperature-ccl", "ft-ccl")
     },
