@@ -60,7 +60,7 @@ every_network = pytest.mark.parametrize("name", ["mlp", "cnn13"])
 # --- unit -------------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(0, 2**32), st.floats(-10, 18), st.sampled_from([(5,), (2, 3, 3)]))
+@given(st.integers(0, 2**32), st.floats(-22, 18), st.sampled_from([(5,), (2, 3, 3)]))
 def test_unit_has_length_one_per_image_and_keeps_the_direction(seed, power, shape):
     direction = torch.randn(4, *shape, generator=torch.Generator().manual_seed(seed)) * 10**power
     for given_, got in zip(direction.double(), unit(direction).double(), strict=True):
@@ -289,3 +289,7 @@ def test_worst_sign_is_zero_where_nothing_depends_on_the_image_and_a_constant():
     assert (got[:, 0] == x[:, 0].sign()).all()
     assert not got.requires_grad
     assert x.grad is None
+
+
+def test_unit_of_a_tiny_direction_has_length_one() -> None:
+    assert unit(1e-30 * torch.tensor([[1.0, -2.0, 2.0]])).norm().item() == pytest.approx(1, abs=1e-5)

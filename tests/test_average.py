@@ -67,7 +67,8 @@ def due(start, every):
         (DIGITS, 160.0, 60.0, 16.0),
     ],
 )
-def test_it_is_the_plain_mean_of_the_students_weights_at_the_averaging_epochs(data, turn, cycle, every):
+def test_it_is_the_plain_mean_of_the_students_weights_at_the_averaging_epochs(data, turn, cycle, every, monkeypatch):
+    monkeypatch.setattr(average, "PASSES", 100)  # only the weights are looked at
     training = run(data=data, turn=turn, cycle=cycle, every=every)
     (student,), mean = training.method.students, training.method.followers[-1]
     history = []
@@ -192,7 +193,8 @@ def test_taking_statistics_leaves_the_student_and_the_weights_alone():
     assert all(m.training for m in student.modules())
 
 
-def test_the_student_learns_as_if_nobody_averaged():
+def test_the_student_learns_as_if_nobody_averaged(monkeypatch):
+    monkeypatch.setattr(average, "PASSES", 100)
     often, never = run(data=DIGITS, turn=120.0, cycle=60.0, every=1.0), run(data=DIGITS, turn=120.0, cycle=60.0)
     never.method.followers[-1].start = 1000.0
     for number in range(14):
