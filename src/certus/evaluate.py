@@ -7,37 +7,55 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from certus.certainty import METRICS
 from certus.models.modes import dropout_only, evaluating
+from certus.models.twins import quick_stages
+from certus.moments import Moments
 from certus.randomness import seed_global
 from certus.scores import error
 
+BATCH = 512
 Normalise = Callable[[Tensor], Tensor]  # images as stored -> what networks see
 
 
 @torch.no_grad()
-def probabilities(net: nn.Module, normalise: Normalise, images: Tensor, batch: int = 512) -> Tensor:
+def probabilities(net: nn.Module, normalise: Normalise, images: Tensor, batch: int = BATCH) -> Tensor:
     """The clean answers (N, C) to stored images, no augmentation."""
     device = next(net.parameters()).device
-    with evaluating(net):
-        return torch.cat([net(normalise(part.to(device))).softmax(1).cpu() for part in images.split(batch)])
+    parts = []
+    for part in images.split(batch):
+        x = normalise(part.to(device))
+        stages = nn.Sequential(*quick_stages(net, x))
+        with evaluating(stages):
+            parts.append(stages(x).softmax(1).cpu())
+    return torch.cat(parts)
 
 
 @torch.no_grad()
-def draws(
-    net: nn.Module, normalise: Normalise, images: Tensor, passes: int = 10, seed: int = 0, batch: int = 512
-) -> Tensor:
-    """T answers (T, N, C) under dropout to the images as they are: what certainty is computed from."""
-    device = next(net.parameters()).device
-    drawn = []
-    with dropout_only(net):
-        for i, part in enumerate(images.split(batch)):
-            x = normalise(part.to(device))
-            passed = []
-            for t in range(passes):
-                seed_global(seed, "evaluation draw", i, t, device=device)
-                passed.append(net(x).softmax(1).cpu())
-            drawn.append(torch.stack(passed))
-    return torch.cat(drawn, dim=1)
+def uncertainties(
+    nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, passes: int = 10, seed: int = 0, batch: int = BATCH
+) -> dict[str, Tensor]:
+    """Every metric (N,) of T answers of each network under dropout to the images as they are.
+
+    Without views of its own a draw differs only from the first dropout on: what is before is computed once for all.
+    """
+    device = next(nets[0].parameters()).device
+    parts: dict[str, list[Tensor]] = {name: [] for name in METRICS}
+    for i, part in enumerate(images.split(batch)):
+        x, moments = normalise(part.to(device)), None
+        for n, net in enumerate(nets):
+            first, *others = quick_stages(net, x)
+            with dropout_only(nn.ModuleList([first, *others])):
+                trunk = first(x) if others else x
+                rest = nn.Sequential(*(others or [first]))
+                for t in range(passes):
+                    seed_global(seed + n, "evaluation draw", i, t, device=device)
+                    drawn = rest(trunk).softmax(1)
+                    moments = moments or Moments(len(x), drawn.shape[1], device)
+                    moments.add(drawn)
+        for name, values in parts.items():
+            values.append(getattr(moments, name).cpu())
+    return {name: torch.cat(values) for name, values in parts.items()}
 
 
 def errors(nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, labels: Tensor) -> list[float]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from certus import checkpoint
-from certus.certainty import METRICS, rank, unconfidence
+from certus.certainty import rank, unconfidence
 from certus.errors import CertusError, UsageError
-from certus.evaluate import draws, probabilities
+from certus.evaluate import probabilities, uncertainties
 from certus.folder import Folder
 from certus.material import Material
 from certus.models.modes import has_dropout
@@ -72,10 +72,7 @@ class Model:
         said = torch.stack([probabilities(net, self.normalised, images) for net in self.nets]).mean(0)
         uncertainty = {"confidence": unconfidence(said)}
         if passes and has_dropout(self.nets[0]):
-            drawn = torch.cat(
-                [draws(net, self.normalised, images, passes, seed + i) for i, net in enumerate(self.nets)]
-            )
-            uncertainty |= {name: metric(drawn) for name, metric in METRICS.items()}
+            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed)
         return Prediction(
             labels=said.argmax(1).numpy(),
             probabilities=said.numpy(),

@@ -45,8 +45,23 @@ PICTURES: dict[str, Any] = {  # one's own
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("digits", "supervised"): {"dropout": 0.35},
+    ("digits", "pseudo-label"): {"weight": 0.3},
+    ("digits", "entropy-minimisation"): {"weight": 0.5},
     ("digits", "pi"): {"weight": 5.0},
+    ("digits", "temporal-ensembling"): {"weight": 10.0, "ramp": 80.0},
+    ("digits", "vat"): {"epsilon": 1.0},
     ("digits", "mean-teacher"): {"weight": 5.0},
+    ("digits", "pi-sntg"): {"weight": 5.0, "graph": 0.05},
+    ("digits", "temporal-ensembling-sntg"): {"weight": 10.0, "ramp": 80.0, "graph": 0.05},
+    ("digits", "mean-teacher-sntg"): {"weight": 5.0, "graph": 0.05},
+    ("digits", "ma-dnn"): {"weight": 0.3, "ramp": 80.0},
+    ("digits", "label-propagation"): {"spread": 0.3, "neighbours": 10},
+    ("digits", "mean-teacher-label-propagation"): {"weight": 5.0, "spread": 0.3, "neighbours": 10},
+    ("digits", "co-training"): {"agreement": 3.0, "epsilon": 0.1, "ramp": 80.0},
+    ("digits", "mean-teacher-fastswa"): {"weight": 5.0},
+    ("digits", "wcp"): {"epsilon": 1.0, "shift": 0.02, "drop": 0.02},
+    ("digits", "dual-student"): {"weight": 2.0, "stabilisation": 5.0, "ramp": 80.0},
+    ("digits", "fixmatch"): {"decay": 0.99},
     **{
         ("digits", method): {"weight": 20.0, "ramp": 160.0} for method in ("filtering-ccl", "temperature-ccl", "ft-ccl")
     },
@@ -63,18 +78,15 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "ma-dnn"): {"weight": 0.3, "ramp": 84.0, "learning_rate": 0.2},
     ("moons", "label-propagation"): {"spread": 3.0},
     ("moons", "mean-teacher-label-propagation"): {"weight": 18.0, "ramp": 10.0},
-    ("moons", "co-training"): {"agreement": 3.0, "epsilon": 0.4},
+    ("moons", "co-training"): {"agreement": 3.0, "epsilon": 0.8, "learning_rate": 0.1},
     ("moons", "mean-teacher-fastswa"): {"weight": 18.0, "ramp": 10.0, "cycle": 90.0},
-    ("moons", "wcp"): {
-        "epsilon": 1.0,
-        "shift": 0.01,
-        "drop": 0.0,
-    },  # dropping the worst connections of so small a net hurts
+    # dropping the worst connections of so small a network hurts
+    ("moons", "wcp"): {"weight": 0.5, "epsilon": 1.0, "shift": 0.003, "drop": 0.0},
     ("moons", "dual-student"): {"weight": 10.0, "stabilisation": 5.0, "ramp": 10.0},
     ("moons", "fixmatch"): {"weight": 3.0, "threshold": 0.8, "decay": 0.99},
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0, "draws": "independent:5"},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0, "draws": "independent:5"},
-    ("moons", "ft-ccl"): {"weight": 100.0, "ramp": 10.0, "draws": "independent:5"},
+    ("moons", "ft-ccl"): {"weight": 30.0, "ramp": 10.0, "draws": "independent:5", "learning_rate": 0.05},
 }
 
 FIXMATCH: dict[str, Any] = {

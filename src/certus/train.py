@@ -14,11 +14,10 @@ import torch
 from safetensors.torch import save
 
 from certus import checkpoint
-from certus.certainty import METRICS
 from certus.config import Config
 from certus.cost import step_bytes
 from certus.errors import CertusError
-from certus.evaluate import draws, probabilities
+from certus.evaluate import probabilities, uncertainties
 from certus.folder import Folder, put_json
 from certus.models.modes import has_dropout
 from certus.models.roles import role
@@ -172,8 +171,7 @@ def conclude(run: Run, folder: Folder, seconds: float) -> dict[str, Any]:
         each = [error(p, test.labels) for p in said]
         tensors = {"probabilities": said, "labels": test.labels}
         if has_dropout(nets[0]):
-            drawn = draws(nets[0], run.data.normalised, test.images, passes=10, seed=run.config.seed)
-            tensors |= {name: metric(drawn) for name, metric in METRICS.items()}
+            tensors |= uncertainties(nets[:1], run.data.normalised, test.images, passes=10, seed=run.config.seed)
         folder.predictions.write_bytes(save(tensors))
     validation = run.validation_errors()
     result = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-TINY = 1e-12
+TINY = torch.finfo(torch.float32).tiny  # so that only a direction of zeros has no length
 
 
 def unit(direction: Tensor) -> Tensor:
