@@ -23,6 +23,7 @@ STEPS = 6
 
 every_method = pytest.mark.parametrize("name", METHODS)
 STRENGTH = {"weight": 5.0, "ramp": 80.0}  # presets give each method its own
+PACE = {"learning_rate": 0.02}
 CIRCLES = [name for name, recipe in METHODS.items() if "teachers" in recipe.defaults()]
 
 
@@ -267,14 +268,16 @@ def test_a_circle_of_one_is_the_plain_method_and_students_of_a_larger_one_are_th
 
 def test_ccl_with_nothing_switched_on_is_mean_teacher_to_the_bit() -> None:
     off = {"hard": False, "probabilistic": False, "temper": False}
-    assert same(trained(build(config("ft-ccl", STRENGTH | off))), trained(build(config("mean-teacher", STRENGTH))))
+    one, other = config("ft-ccl", STRENGTH | off, **PACE), config("mean-teacher", STRENGTH, **PACE)
+    assert same(trained(build(one)), trained(build(other)))
 
 
 @pytest.mark.parametrize("metric", ["pv", "ev", "pe", "mi", "confidence", "random"])
 def test_ccl_that_keeps_every_target_is_mean_teacher_to_the_bit(metric: str) -> None:
     """With k so large that all are kept, draws and ranks leave no trace in the student."""
     keep_all = {"beta": 1e9, "probabilistic": False, "temper": False, "metric": metric}
-    assert same(trained(build(config("ft-ccl", STRENGTH | keep_all))), trained(build(config("mean-teacher", STRENGTH))))
+    one, other = config("ft-ccl", STRENGTH | keep_all, **PACE), config("mean-teacher", STRENGTH, **PACE)
+    assert same(trained(build(one)), trained(build(other)))
 
 
 def test_every_metric_gives_its_own_run() -> None:
