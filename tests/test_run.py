@@ -16,7 +16,7 @@ def test_the_strong_view_of_images_is_changed_much_and_of_vectors_noisier() -> N
     assert torch.equal(strong, images.step(0).view("a", "strong"))
     vectors = build(complete(resolve({"data": "moons", "steps": 1}))).step(0)
     moved = [(vectors.view("a", kind) - vectors.batch.images).std() for kind in ("weak", "strong")]
-    assert moved[1] > 2 * moved[0]
+    assert moved[1] > 1.5 * moved[0]
 
 
 def test_the_wrong_labels_of_a_noisy_run_are_written_down(tmp_path) -> None:  # type: ignore[no-untyped-def]
