@@ -9,7 +9,7 @@ import certus
 
 ROOT = Path(certus.__file__).parent
 ORDER = """errors randomness schedules losses certainty scores data models.roles models.modes models views target step
-reads selection temperature material teachers method methods presets config evaluate checkpoint pretraining run
+reads selection temperature material teachers method observe methods presets config evaluate checkpoint pretraining run
 cost folder stopping train model classifier progress compare figures commands cli __main__""".split()
 
 
