@@ -10,7 +10,9 @@ import certus
 ROOT = Path(certus.__file__).parent
 ORDER = """errors randomness schedules losses certainty scores data models.roles models.modes models views target step
 reads selection temperature material teachers method observe methods presets config evaluate checkpoint pretraining run
-cost folder stopping train model classifier progress compare figures commands cli __main__""".split()
+cost folder stopping train model classifier progress compare figures
+report.numbers report.runs report.figure report.curves report.answers report.thumbnails report.table report.page report
+commands cli __main__""".split()
 
 
 def place(module: str) -> int:
