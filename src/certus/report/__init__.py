@@ -20,7 +20,6 @@ from certus.report.table import (
     Rows,
     comparison_html,
     comparisons,
-    html_table,
     numbers_of,
     runs_html,
     settings_html,
@@ -180,4 +179,4 @@ def missing(arm: Arm) -> list[str]:
     return said
 
 
-__all__ = ["Written", "html_table", "write"]
+__all__ = ["Written", "write"]

@@ -23,7 +23,7 @@ def mean_of(values: Iterable[float | None]) -> float | None:
 
 
 def told(value: float | None, form: str = ".2f") -> str:
-    return "—" if value is None else f"{value:{form}}"
+    return "—" if value is None else f"{value:{form}}".replace("-", "−")
 
 
 def coverage(arms: Sequence[Arm]) -> Iterable[Drawn]:
@@ -180,7 +180,7 @@ def confusions(arm: Arm) -> Iterable[Drawn]:
     runs = arm.answering
     if not runs:
         return
-    table = sum(numbers.confusion(r.said["probabilities"], r.said["labels"]) for r in runs)
+    table = np.sum([numbers.confusion(r.said["probabilities"], r.said["labels"]) for r in runs], axis=0)
     count = len(table)
     names = classes_of(runs[0], count)
     share = table / np.maximum(table.sum(1, keepdims=True), 1)

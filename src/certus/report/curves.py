@@ -133,9 +133,10 @@ def selected(arm: Arm) -> Iterable[Drawn]:
     for kind in arm.kinds():
         figure, (axes,) = canvas()
         rows: list[tuple[Any, ...]] = []
+        chosen = any(share < 1 for run in arm.runs for share in run.of_targets(kind, "kept", "all").values())
         for i, which in enumerate(("selected", "all")):
             curves = [c for run in arm.runs if (c := run.of_targets(kind, "accuracy", which))]
-            if curves:
+            if curves and (chosen or which == "all"):
                 mean = band(curves)
                 style = {"color": SERIES[(0, 4)[i]], "linestyle": ("-", "--")[i]}
                 line(axes, mean, f"{which} targets", style, 100)
@@ -149,7 +150,7 @@ def selected(arm: Arm) -> Iterable[Drawn]:
                 f"How right the targets are ({kind})",
                 "Of unlabelled images, whose labels only this observer reads. The further the selected targets stand "
                 "above all, the better the filter; where the curves meet, nothing is filtered out, or certainty does "
-                f"not tell right from wrong. {BAND}",
+                f"not tell right from wrong. {BAND}" + " Here every target is taught." * (not chosen),
                 ("targets", "epoch", "mean", "std", "n"),
                 rows,
                 figure,
@@ -194,8 +195,8 @@ def filters(arm: Arm) -> Iterable[Drawn]:
         yield Drawn(
             f"{slug(arm.name)}-{slug(kind)}-filter",
             f"Filter and temperature over time ({kind})",
-            "Dashed: what the schedule says. Solid: which share of the targets that reached a filter it kept, and which "
-            "share of the batch was taught in the end. V_max is the heat of the least certain target.",
+            "Dashed: what the schedule says. Solid: which share of the targets that reached a filter it kept, and "
+            "which share of the batch was taught in the end. V_max is the heat of the least certain target.",
             ("quantity", "epoch", "mean", "std", "n"),
             rows,
             figure,
@@ -222,9 +223,9 @@ def uncertainty(arm: Arm) -> Iterable[Drawn]:
             figure, (axes,) = canvas()
             for i, part in enumerate(("labelled", "unlabelled")):
                 mine = [r for r in rows if r[0] == part]
-                x, style = [r[1] for r in mine], {"color": SERIES[(2, 0)[i]], "linestyle": ("--", "-")[i]}
-                axes.plot(x, [r[5] for r in mine], label=f"{part}: median", **style)
-                axes.fill_between(x, [r[4] for r in mine], [r[6] for r in mine], color=style["color"], alpha=0.18, lw=0)
+                x, colour = [r[1] for r in mine], SERIES[(2, 0)[i]]
+                axes.plot(x, [r[5] for r in mine], label=f"{part}: median", color=colour, linestyle=("--", "-")[i])
+                axes.fill_between(x, [r[4] for r in mine], [r[6] for r in mine], color=colour, alpha=0.18, lw=0)
             axes.set_xlabel(EPOCH)
             axes.set_ylabel("uncertainty")
             axes.set_ylim(bottom=0)
@@ -233,8 +234,8 @@ def uncertainty(arm: Arm) -> Iterable[Drawn]:
                 f"{slug(arm.name)}-uncertainty",
                 "How sure the teacher is of its targets",
                 f"Seed {run.config.seed}, {term}: median, band from the 25 % to the 75 % quantile (the CSV has 5 % and "
-                "95 % too). It should fall while the teacher learns; unlabelled images that stay above the labelled "
-                "ones are those that it has not been told.",
+                "95 % too). A teacher that knows nothing yet gives every image the same answer; later the labelled "
+                "images should fall below the others, and both sink as it learns.",
                 ("images", "epoch", "mean", "q05", "q25", "q50", "q75", "q95"),
                 rows,
                 figure,

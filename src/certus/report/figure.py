@@ -18,7 +18,7 @@ from certus.report.numbers import Array
 INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
 SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # so that colour alone tells nothing
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -39,7 +39,7 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
-WIDTH = 5.6  # inches: its letters are legible on a telephone, and two such figures fit beside each other on a desk
+WIDTH = 5.0  # inches: its letters are legible on a telephone, and two such figures fit beside each other on a desk
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Drawn:
         (folder / f"{self.name}.csv").write_text(self.csv())
 
 
-def canvas(height: float = 3.5, rows: int = 1, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
+def canvas(height: float = 3.3, rows: int = 1, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     grid = figure.add_gridspec(rows, 1, height_ratios=ratios)
     return figure, [figure.add_subplot(grid[i]) for i in range(rows)]
@@ -103,7 +103,7 @@ def legend(axes: Axes, columns: int = 0) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         longest = max(map(len, labels))
-        fit = columns or (1 if longest > 36 else 2 if longest > 20 else 3)
+        fit = columns or (1 if longest > 30 else 2 if longest > 16 else 3)
         figure = axes.get_figure()
         assert figure is not None
         figure.legend(handles, labels, loc="outside lower center", ncols=min(fit, len(labels)))

@@ -25,7 +25,7 @@ a { color: var(--s0) } code { font-size: .85em; overflow-wrap: anywhere } b { fo
 figure, .card { margin: 0; padding: .9rem 1rem; background: var(--card); border: 1px solid var(--grid);
   border-radius: .6rem; min-width: 0 }
 .card { margin: .8rem 0 } figure.whole { grid-column: 1 / -1 }
-figure svg { display: block; width: 100%; height: auto; max-width: 40rem; margin: 0 auto }
+figure svg { display: block; width: 100%; height: auto; max-width: 36rem; margin: 0 auto }
 figure svg text { font-family: inherit !important } figcaption { margin-top: .5rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-size: .9375rem }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--grid); text-align: left; vertical-align: baseline }
@@ -36,14 +36,18 @@ th { font-weight: 600; font-size: .875rem } td.number, th.number { text-align: r
 details > summary { cursor: pointer; font-size: 1.25rem; font-weight: 600; margin: 2.2rem 0 .6rem }
 details.small > summary { font-size: .9375rem; margin: .6rem 0 }
 ul.images { list-style: none; margin: 0; padding: 0; display: grid; gap: .6rem;
-  grid-template-columns: repeat(auto-fill, minmax(4.5rem, 1fr)) }
+  grid-template-columns: repeat(8, minmax(0, 6rem)) }
 ul.images img { width: 100%; aspect-ratio: 1; object-fit: contain; image-rendering: pixelated; border-radius: .3rem;
   background: #fff }
 ul.images span { display: block; font-size: .8125rem; line-height: 1.25; text-align: center; overflow-wrap: anywhere }
 .right span { color: var(--s2) } .wrong span { color: var(--s1) }
 nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9375rem; margin: .6rem 0 }
 @media (max-width: 30rem) { body { padding: .8rem .6rem 2rem } figure, .card { padding: .7rem .6rem }
-  th, td { padding: .3rem .45rem } ul.images { grid-template-columns: repeat(4, 1fr) } }
+  thead { display: none } tr { display: block; padding: .4rem 0; border-bottom: 1px solid var(--grid) }
+  td { padding: .1rem 0; border: 0; font-weight: 600 }
+  td.number { display: flex; justify-content: space-between; gap: 1rem; font-weight: 400; white-space: normal }
+  td.number::before { content: attr(data-head); color: var(--muted) } td.number:empty { display: none }
+  ul.images { grid-template-columns: repeat(4, 1fr) } }
 @media print { details > * { display: block } }
 """
 

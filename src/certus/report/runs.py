@@ -18,6 +18,7 @@ from certus.certainty import METRICS, unconfidence
 from certus.config import Config
 from certus.errors import CertusError, UsageError
 from certus.folder import Folder
+from certus.methods import METHODS, PRETRAINING
 
 ELSEWHERE = ("seed", "data_dir", "threads", "device")  # do not tell two arms apart
 TASK = ("data", "labels", "label_noise")  # results are compared only where these are the same
@@ -181,7 +182,8 @@ def arms(runs: Sequence[Seen]) -> tuple[list[Arm], list[str]]:
             notes.append(f"{run.folder.path} is the same run as {same.folder.path} and is shown once.")
     configs = [flat(group[0].config) for group in groups.values()]
     named = [Arm(name_of(c, configs), tuple(g)) for c, g in zip(configs, groups.values(), strict=True)]
-    return sorted(named, key=lambda a: tuple(map(str, a.task))), notes
+    order = list((METHODS | PRETRAINING).keys())
+    return sorted(named, key=lambda a: (tuple(map(str, a.task)), order.index(a.config.method))), notes
 
 
 def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
 
 from certus.compare import difference_text, mean_text
 from certus.report.numbers import compared
-from certus.report.runs import Arm, reference
+from certus.report.runs import Arm, reference, word
 
 Rows = list[dict[str, Any]]
 COLUMNS = ("data", "labels", "label noise", "arm", "measure", "mean", "std", "n", "reference", "difference", "low",
@@ -58,7 +58,8 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 
     """Cells are HTML already; those after the first `left` columns are numbers."""
     side = ["" if i < left else ' class="number"' for i in range(len(heads))]
     head = "".join(f"<th{s}>{h}</th>" for h, s in zip(heads, side, strict=True))
-    body = "".join(f"<tr>{''.join(f'<td{s}>{c}</td>' for c, s in zip(r, side, strict=True))}</tr>" for r in rows)
+    cells = [[f'<td{s} data-head="{h}">{c}</td>' for c, h, s in zip(r, heads, side, strict=True)] for r in rows]
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -67,7 +68,7 @@ def comparison_html(rows: Rows) -> str:
     heads = [f"{rows[0]['measure']} (%)", "n"]
     several = len(rows) > 1
     if several:
-        heads += [f"difference to {escape(rows[0]['reference'])} [95 %]", "p", "error reduction"]
+        heads += ["difference [95 %]", "p", "error reduction"]
     cells = []
     for row in rows:
         mark = ' <span class="mark">preliminary</span>' if row["preliminary"] else ""
@@ -104,7 +105,7 @@ def runs_html(arms: Sequence[Arm]) -> str:
 def settings_html(arm: Arm) -> str:
     """The constants of an arm's method, and the settings around it."""
     config = arm.config
-    around: Mapping[str, Any] = {
+    around: dict[str, Any] = {
         "data": config.data,
         "labels": config.labels or "all",
         "network": f"{config.network}, width {config.width}, dropout {config.dropout:g}",
@@ -113,5 +114,5 @@ def settings_html(arm: Arm) -> str:
         "learning rate": f"{config.learning_rate:g}",
         **({"label noise": f"{config.label_noise:g}"} if config.label_noise else {}),
     }
-    options = {name.replace("_", " "): value for name, value in config.options.items()}
+    options = {name.replace("_", " "): word(value) for name, value in config.options.items()}
     return " · ".join(f"{escape(str(k))} <b>{escape(str(v))}</b>" for k, v in (around | options).items())

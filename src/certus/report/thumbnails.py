@@ -44,7 +44,7 @@ def thumbnails(arm: Arm) -> tuple[list[Drawn], list[str]]:
         return [], [data]
     said, u = run.said, run.said[run.metric]
     mistakes = certain_mistakes(said["probabilities"], said["labels"], u, COUNT)
-    how = f"Seed {run.config.seed}, ranked by {'PE of ten draws' if run.metric == 'pe' else 'confidence'}."
+    how = f"Answer ✓, or answer ✗ truth. Seed {run.config.seed}, ranked by {'PE of ten draws' if run.metric == 'pe' else 'confidence'}."
     drawn = []
     if mistakes:
         why = f"Wrong, and sure of it: a wrong label in the test set, or what the network has learnt falsely. {how}"
@@ -95,5 +95,5 @@ def as_rgb(image: Array) -> Array:
 
 def uri(image: Array) -> str:
     file = io.BytesIO()
-    imsave(file, image, format="png", metadata={"Software": None})
+    imsave(file, image, format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
