@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from certus.certainty import METRICS
-from certus.report import numbers
 from certus.report.figure import INK, SERIES, Drawn, canvas, legend, look, slug
+from certus.report.numbers import auroc, bin_size, by_class, confusion, rank_correlation, ranked_bins, reliability
 from certus.report.runs import Arm, Seen
 from certus.scores import calibration_error, risk_coverage, wrong
 
@@ -64,7 +64,7 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
         bins: dict[float, list[tuple[float, float, float]]] = {}
         ece = [calibration_error(r.said["probabilities"], r.said["labels"]) for r in arm.answering]
         for run in arm.answering:
-            found = numbers.reliability(run.said["probabilities"], run.said["labels"])
+            found = reliability(run.said["probabilities"], run.said["labels"])
             for b, *point in zip(*found.values(), strict=True):
                 bins.setdefault(b, []).append((point[0], point[1], point[2]))
         merged = []
@@ -98,7 +98,7 @@ def bins(arm: Arm) -> Iterable[Drawn]:
     if not runs:
         return
     n = len(runs[0].said["labels"])
-    size = numbers.bin_size(n)
+    size = bin_size(n)
     if n < 2 * size:
         return
     figure, (axes,) = canvas(4.0)
@@ -106,10 +106,10 @@ def bins(arm: Arm) -> Iterable[Drawn]:
     names = [name for name in (*METRICS, "confidence") if all(name in r.said for r in runs)]
     for i, name in enumerate(names):
         missed = [wrong(r.said["probabilities"], r.said["labels"]) for r in runs]
-        binned = [numbers.ranked_bins(1 - m, r.said[name], size) for m, r in zip(missed, runs, strict=True)]
+        binned = [ranked_bins(1 - m, r.said[name], size) for m, r in zip(missed, runs, strict=True)]
         accuracy = np.mean(binned, 0).tolist()
-        correlation = mean_of(numbers.rank_correlation(b) for b in binned)
-        area = mean_of(numbers.auroc(m, r.said[name]) for m, r in zip(missed, runs, strict=True))
+        correlation = mean_of(rank_correlation(b) for b in binned)
+        area = mean_of(auroc(m, r.said[name]) for m, r in zip(missed, runs, strict=True))
         short = "confidence" if name == "confidence" else name.upper()
         axes.plot(
             range(1, len(accuracy) + 1),
@@ -150,7 +150,7 @@ def class_certainty(arm: Arm) -> Iterable[Drawn]:
     each = []
     for r in runs:
         right, labels = 1 - wrong(r.said["probabilities"], r.said["labels"]), r.said["labels"]
-        each.append((numbers.by_class(right, labels, count), numbers.by_class(r.said["pv"], labels, count)))
+        each.append((by_class(right, labels, count), by_class(r.said["pv"], labels, count)))
     rows = []
     for c, name in enumerate(names):
         accuracy, pv = mean_of(e[0][c] for e in each), mean_of(e[1][c] for e in each)
@@ -180,7 +180,7 @@ def confusions(arm: Arm) -> Iterable[Drawn]:
     runs = arm.answering
     if not runs:
         return
-    table = np.sum([numbers.confusion(r.said["probabilities"], r.said["labels"]) for r in runs], axis=0)
+    table = np.sum([confusion(r.said["probabilities"], r.said["labels"]) for r in runs], axis=0)
     count = len(table)
     names = classes_of(runs[0], count)
     share = table / np.maximum(table.sum(1, keepdims=True), 1)

@@ -64,7 +64,7 @@ class Drawn:
         text = io.StringIO()
         self.picture.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         svg = re.sub(r"<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
-        svg = svg[svg.index("<svg") :]
+        svg = re.sub(r"<style[^>]*>.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)  # the page has it
         names = {INK: "ink", MUTED: "muted", GRID: "grid"} | {c: f"s{i}" for i, c in enumerate(SERIES)}
         for colour, name in names.items():
             svg = svg.replace(colour, f"var(--{name})")

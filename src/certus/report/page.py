@@ -26,7 +26,8 @@ figure, .card { margin: 0; padding: .9rem 1rem; background: var(--card); border:
   border-radius: .6rem; min-width: 0 }
 .card { margin: .8rem 0 } figure.whole { grid-column: 1 / -1 }
 figure svg { display: block; width: 100%; height: auto; max-width: 36rem; margin: 0 auto }
-figure svg text { font-family: inherit !important } figcaption { margin-top: .5rem }
+figure svg * { stroke-linejoin: round } figure svg text { font-family: inherit !important }
+ figcaption { margin-top: .5rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-size: .9375rem }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--grid); text-align: left; vertical-align: baseline }
 th { font-weight: 600; font-size: .875rem } td.number, th.number { text-align: right; white-space: nowrap;

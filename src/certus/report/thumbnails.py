@@ -44,7 +44,8 @@ def thumbnails(arm: Arm) -> tuple[list[Drawn], list[str]]:
         return [], [data]
     said, u = run.said, run.said[run.metric]
     mistakes = certain_mistakes(said["probabilities"], said["labels"], u, COUNT)
-    how = f"Answer ✓, or answer ✗ truth. Seed {run.config.seed}, ranked by {'PE of ten draws' if run.metric == 'pe' else 'confidence'}."
+    kind = "PE of ten draws" if run.metric == "pe" else "confidence"
+    how = f"Answer ✓, or answer ✗ truth. Seed {run.config.seed}, ranked by {kind}."
     drawn = []
     if mistakes:
         why = f"Wrong, and sure of it: a wrong label in the test set, or what the network has learnt falsely. {how}"
