@@ -79,7 +79,7 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
     axes.set_ylabel("accuracy (%)")
     axes.set_xlim(0, 102)
     axes.set_ylim(0, 102)
-    legend(axes, 1 if max((len(a.name) for a in arms), default=0) > 12 else 2)
+    legend(axes)
     if rows:
         yield Drawn(
             "reliability",
@@ -122,7 +122,7 @@ def bins(arm: Arm) -> Iterable[Drawn]:
     axes.set_xlabel(f"bin of {size} test images, most certain first")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(top=102)
-    legend(axes, 2)
+    legend(axes, columns=2)
     yield Drawn(
         f"{slug(arm.name)}-bins",
         "Accuracy against uncertainty, in ranked bins",

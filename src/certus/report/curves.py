@@ -68,8 +68,7 @@ def losses(arms: Sequence[Arm]) -> Iterable[Drawn]:
         axes.set_title(kind, loc="left")
         axes.set_ylim(bottom=0)
     panels[-1].set_xlabel(EPOCH)
-    handles = {label: h for axes in panels for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(2, len(handles)))
+    legend(*panels)
     yield Drawn(
         "losses",
         "Losses by term",
@@ -97,7 +96,6 @@ def noise(arms: Sequence[Arm]) -> Iterable[Drawn]:
     methods = list(dict.fromkeys(arm.name.replace(f", label noise {a_noise(arm)}", "") for arm in arms))
     figure, panels = canvas(1.0 + 2.1 * len(levels), len(levels))
     rows: list[tuple[Any, ...]] = []
-    shown: dict[str, Any] = {}
     for level, axes in zip(levels, panels, strict=True):
         for arm in (a for a in arms if a.config.label_noise == level):
             name = arm.name.replace(f", label noise {a_noise(arm)}", "")
@@ -106,12 +104,11 @@ def noise(arms: Sequence[Arm]) -> Iterable[Drawn]:
                 mean = band(curves)
                 line(axes, mean, name, look(methods.index(name)))
                 rows += [(level, *row) for row in rows_of(name, mean)]
-        shown |= {label: h for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         axes.set_title(f"{100 * level:g} % of the labels replaced by random ones", loc="left")
         axes.set_ylabel("validation error (%)")
         axes.set_ylim(bottom=0)
     panels[-1].set_xlabel(EPOCH)
-    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=min(2, max(1, len(shown))))
+    legend(*panels)
     if rows:
         yield Drawn(
             "label-noise",
@@ -185,7 +182,7 @@ def filters(arm: Arm) -> Iterable[Drawn]:
         if shares:
             axes[0].set_ylabel("share")
             axes[0].set_ylim(0, 1.05)
-            legend(axes[0], 2)
+            legend(axes[0], columns=2)
         if heat:
             curve = band(heat)
             line(axes[-1], curve, "V_max", {"color": SERIES[3], "linestyle": "-"})
@@ -262,7 +259,7 @@ def times(arms: Sequence[Arm]) -> Iterable[Drawn]:
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("milliseconds per training step")
-    legend(axes, 4)
+    legend(axes, columns=4)
     yield Drawn(
         "time",
         "Where the time went",

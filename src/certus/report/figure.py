@@ -98,15 +98,17 @@ def line(axes: Axes, curve: Mapping[str, Array], label: str, style: Mapping[str,
         axes.fill_between(x, mean - std, mean + std, color=style["color"], alpha=0.16, linewidth=0)
 
 
-def legend(axes: Axes, columns: int = 0) -> None:
-    """Below the figure, out of the way of its lines."""
-    handles, labels = axes.get_legend_handles_labels()
-    if labels:
+def legend(*panels: Axes, columns: int = 0) -> None:
+    """Below the figure, out of the way of its lines, which keep their room."""
+    pairs = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    found = {label: handle for handle, label in pairs}
+    if labels := list(found):
         longest = max(map(len, labels))
         fit = columns or (1 if longest > 30 else 2 if longest > 16 else 3)
-        figure = axes.get_figure()
-        assert figure is not None
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(fit, len(labels)))
+        figure = panels[0].get_figure()
+        assert isinstance(figure, Figure)
+        figure.set_figheight(figure.get_figheight() + 0.19 * (-(-len(labels) // fit) - 1))
+        figure.legend(list(found.values()), labels, loc="outside lower center", ncols=min(fit, len(labels)))
 
 
 def slug(text: str) -> str:
