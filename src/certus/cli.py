@@ -141,6 +141,19 @@ class Compare:
 
 
 @dataclass(frozen=True)
+class Report:
+    """Show what runs did and reached on one page: tables, learning curves, targets, certainty, calibration, mistakes.
+
+    It reads run folders alone, finished or not, and needs nothing from elsewhere to be looked at."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(help="folders of runs, or of comparisons", metavar="RUN…")] = ()
+    out: Annotated[Path, arg(help="the page")] = Path("report.html")
+    figures: Annotated[
+        Path, arg(help="also write each figure as PNG, SVG and CSV into this folder", help_behavior_hint="")
+    ] = Path()
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """How good a run's answers are on test images: error, by class, NLL, Brier, calibration, what certainty is worth.
 
@@ -190,6 +203,7 @@ COMMANDS: dict[str, Any] = {
     "train": Train,
     "pretrain": Pretrain,
     "compare": Compare,
+    "report": Report,
     "evaluate": Evaluate,
     "predict": Predict,
     "methods": Methods,
@@ -201,7 +215,7 @@ DESCRIPTION = (
 )
 
 
-POSITIONAL = ("run", "pictures", "action")
+POSITIONAL = ("run", "runs", "pictures", "action")
 
 
 def flags_of(command: type) -> dict[str, str]:

@@ -88,11 +88,20 @@ class Consistency:
     def student(self) -> nn.Module:
         return self.read.student
 
+    def targets(self, step: Step) -> tuple[Target, ...]:
+        """As the source makes them, and after each refinement; once in a step, so that an observer reads the same."""
+
+        def make() -> tuple[Target, ...]:
+            stages = [self.source(step)]
+            for refine in self.refine:
+                stages.append(refine(stages[-1], step))
+            return tuple(stages)
+
+        return step.once(("targets", id(self)), make)
+
     def target(self, step: Step) -> Target:
-        target = self.source(step)
-        for refine in self.refine:
-            target = refine(target, step)
-        return target
+        """What is taught in the end."""
+        return self.targets(step)[-1]
 
     def __call__(self, step: Step) -> Tensor:
         target = self.target(step)

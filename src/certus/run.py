@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +23,7 @@ from certus.material import Material, Networks
 from certus.method import Method, total
 from certus.methods import recipe
 from certus.models import network, suitable, suitable_width
+from certus.observe import Observer
 from certus.presets import epochs_for
 from certus.pretraining import plant, trunk
 from certus.randomness import seed_global, seed_of, untouched_generator
@@ -60,23 +61,44 @@ class Run:
         """The learning rate of the number-th step."""
         return self.config.learning_rate * self.method.pace(number / self.config.steps)
 
-    def advance(self, number: int) -> dict[str, Tensor]:
+    def advance(self, number: int, observer: Observer | None = None) -> dict[str, Tensor]:
         """One training step; its losses by term. A loss that is not finite stops here, before any weight moves."""
-        step = self.step(number)
-        losses = self.method.losses(step)
+
+        def phase(name: str) -> AbstractContextManager[None]:
+            return observer.watch.phase(name) if observer else nullcontext()
+
+        with phase("batch"):
+            step = self.step(number)
+        if observer:
+            step = observer.timed(step)
+        with phase("losses"):
+            losses = self.method.losses(step)
+            self.check(losses, number)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate(number)
+        with phase("backward"):
+            self.optimiser.zero_grad(set_to_none=True)
+            total(losses).backward()
+        with phase("optimiser"):
+            self.optimiser.step()
+        with phase("followers"):
+            self.method.follow(step)
+        if observer:
+            with phase("observing"):
+                observer.see(step)
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def check(self, losses: Mapping[str, Tensor], number: int) -> None:
         for name, loss in losses.items():
             if not torch.isfinite(loss):
                 raise CertusError(
                     f"The loss turned {loss.item()} in step {number + 1}, term '{name}'. The last good checkpoint is "
                     "kept; try a smaller --learning-rate or --weight."
                 )
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.rate(number)
-        self.optimiser.zero_grad(set_to_none=True)
-        total(losses).backward()
-        self.optimiser.step()
-        self.method.follow(step)
-        return {name: loss.detach() for name, loss in losses.items()}
+
+    def observer(self) -> Observer:
+        """Who watches the training. It alone is given the hidden labels."""
+        return Observer(self.method, self.data.train.labels.to(self.images.device))
 
     def validation_errors(self) -> list[float]:
         """Of each answering network; nothing where there is none, or nothing to ask it."""

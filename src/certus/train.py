@@ -6,6 +6,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -21,6 +22,7 @@ from certus.evaluate import probabilities, uncertainties
 from certus.folder import Folder, put_json
 from certus.models.modes import has_dropout
 from certus.models.roles import role
+from certus.observe import Observer
 from certus.randomness import untouched_generator
 from certus.run import Run, build, threads
 from certus.schedules import Clock
@@ -54,13 +56,17 @@ def train(
     listen: Listen = ignore,
     save_seconds: float = 30.0,
     signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
+    observe: bool = True,
 ) -> dict[str, Any]:
-    """Train what the config says in this folder, from its last checkpoint if there is one; the result."""
+    """Train what the config says in this folder, from its last checkpoint if there is one; the result.
+
+    Without `observe` the run is the same to the bit, and metrics.jsonl tells only losses and validation errors.
+    """
     with threads(config.threads), untouched_generator(), stop_signal(signals) as stopped:
         run = build(config)
         if not folder.exists():
             folder.create(run)
-        progress = Progress.of(run, folder)
+        progress = Progress.of(run, folder, run.observer() if observe else None)
         saved = time.monotonic()
         while progress.step < config.steps:
             progress.advance(listen)
@@ -86,28 +92,40 @@ class Progress:
     step: int = 0
     seconds: float = 0.0
     sums: dict[str, float] | None = None
+    observer: Observer | None = None
 
     @classmethod
-    def of(cls, run: Run, folder: Folder) -> Progress:
+    def of(cls, run: Run, folder: Folder, observer: Observer | None = None) -> Progress:
         """From the folder's newest checkpoint, or from the beginning."""
         found = checkpoint.read(folder.checkpoints)
-        progress = cls(run, folder)
+        progress = cls(run, folder, observer=observer)
         if found:
             progress.step = restore(run, found)
             progress.seconds, progress.sums = found[1]["seconds"], found[1]["sums"]
+            if observer and (seen := found[1].get("observed")):
+                observer.restore(seen)
         folder.keep_metrics(progress.step)
         return progress
 
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        return self.observer.watch.phase(name) if self.observer else nullcontext()
+
     def save(self) -> None:
+        with self.phase("saving"):
+            self.write_checkpoint()
+
+    def write_checkpoint(self) -> None:
         tensors = {f"method.{name}": t for name, t in self.run.method.state.state_dict().items()}
         tensors |= checkpoint.optimiser_tensors(self.run.optimiser)
         meta = {"seconds": self.seconds, "sums": self.sums}
+        if self.observer:
+            meta["observed"] = self.observer.state()
         checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)
 
     def advance(self, listen: Listen) -> None:
         start = time.perf_counter()
         run, per_epoch = self.run, self.run.batches.per_epoch
-        losses = {name: loss.item() for name, loss in run.advance(self.step).items()}
+        losses = {name: loss.item() for name, loss in run.advance(self.step, self.observer).items()}
         self.step += 1
         sums = self.sums = defaultdict(float, self.sums or {})
         for name, loss in losses.items():
@@ -132,9 +150,10 @@ class Progress:
     def close_epoch(self) -> list[float]:
         """Validate, and write the epoch's line."""
         run, per_epoch = self.run, self.run.batches.per_epoch
-        validation = run.validation_errors()
+        with self.phase("validation"):
+            validation = run.validation_errors()
         count = (self.step - 1) % per_epoch + 1
-        clock = Clock(self.step - 1, run.config.steps)
+        clock = Clock(self.step - 1, run.config.steps, run.batches.size(run.method.sees), per_epoch)
         record = {
             "epoch": -(-self.step // per_epoch),
             "step": self.step,
@@ -145,6 +164,8 @@ class Progress:
             "validation_errors": validation,
             "seconds": round(self.seconds, 3),
         }
+        if self.observer:
+            record |= self.observer.close(clock)
         self.folder.append_metrics(record)
         self.sums = None
         return validation

@@ -10,6 +10,7 @@ PLACES = {
     "train": "training",
     "pretrain": "training",
     "compare": "comparing",
+    "report": "reporting",
     "evaluate": "asking",
     "predict": "asking",
     "methods": "listing",

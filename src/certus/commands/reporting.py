@@ -1,0 +1,21 @@
+"""certus report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from certus import report
+from certus.commands.training import Given
+from certus.errors import UsageError
+
+
+def report_command(args: Any, given: Given) -> int:
+    if not args.runs:
+        raise UsageError("certus report needs the folder of a run, or of a comparison.")
+    folder = args.figures if "figures" in given else None
+    done = report.write(args.runs, args.out, folder)
+    unfinished = "" if done.finished == done.runs else f" ({done.finished} finished)"
+    print(f"{done.runs} run{'s' * (done.runs != 1)}{unfinished}, {len(done.figures)} figures: {args.out}")
+    if folder is not None:
+        print(f"Each as PNG, SVG and CSV: {folder}")
+    return 0

@@ -1,0 +1,116 @@
+"""One figure of the report: its picture, what to see in it, and its numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from certus.report.numbers import Array
+
+INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
+SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # so that colour alone tells nothing
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+WIDTH = 5.0  # inches: its letters are legible on a telephone, and two such figures fit beside each other on a desk
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    name: str  # of its files
+    title: str
+    caption: str  # what to see
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+    picture: Figure
+    html: str = ""  # shown on the page instead of the picture
+
+    def csv(self) -> str:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+    def svg(self) -> str:
+        """For the page: colours by name, so that light and dark have their own, and no name used twice."""
+        text = io.StringIO()
+        self.picture.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        svg = re.sub(r"<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
+        svg = re.sub(r"<style[^>]*>.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)  # the page has it
+        names = {INK: "ink", MUTED: "muted", GRID: "grid"} | {c: f"s{i}" for i, c in enumerate(SERIES)}
+        for colour, name in names.items():
+            svg = svg.replace(colour, f"var(--{name})")
+        svg = re.sub(r'(\bid="|url\(#|href="#)', lambda m: f"{m[1]}{self.name}-", svg)
+        svg = re.sub(r' xmlns(:xlink)?="[^"]*"| version="[^"]*"', "", svg).replace("xlink:href", "href")
+        return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1))
+
+    def save(self, folder: Path) -> None:
+        """PNG, SVG and CSV."""
+        self.picture.savefig(folder / f"{self.name}.png", dpi=160, facecolor="white")
+        self.picture.savefig(folder / f"{self.name}.svg", facecolor="white", metadata={"Date": None})
+        (folder / f"{self.name}.csv").write_text(self.csv())
+
+
+def canvas(height: float = 3.3, rows: int = 1, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    grid = figure.add_gridspec(rows, 1, height_ratios=ratios)
+    return figure, [figure.add_subplot(grid[i]) for i in range(rows)]
+
+
+def look(i: int) -> dict[str, Any]:
+    """Colour and dashes of the i-th line."""
+    return {"color": SERIES[i % len(SERIES)], "linestyle": DASHES[i // len(SERIES) % len(DASHES)]}
+
+
+def line(axes: Axes, curve: Mapping[str, Array], label: str, style: Mapping[str, Any], scale: float = 1.0) -> None:
+    """A mean over seeds with its band of ± std; a curve of one epoch is a point."""
+    x, mean, std = curve["epoch"], scale * curve["mean"], scale * curve["std"]
+    axes.plot(x, mean, label=label, marker="o" if len(x) == 1 else None, **style)
+    if (std > 0).any():
+        axes.fill_between(x, mean - std, mean + std, color=style["color"], alpha=0.16, linewidth=0)
+
+
+def legend(*panels: Axes, columns: int = 0) -> None:
+    """Below the figure, out of the way of its lines, which keep their room."""
+    pairs = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    found = {label: handle for handle, label in pairs}
+    if labels := list(found):
+        longest = max(map(len, labels))
+        fit = columns or (1 if longest > 30 else 2 if longest > 16 else 3)
+        figure = panels[0].get_figure()
+        assert isinstance(figure, Figure)
+        figure.set_figheight(figure.get_figheight() + 0.19 * (-(-len(labels) // fit) - 1))
+        figure.legend(list(found.values()), labels, loc="outside lower center", ncols=min(fit, len(labels)))
+
+
+def slug(text: str) -> str:
+    """A name for files and anchors."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,93 @@
+"""The page itself: one file, nothing from elsewhere, light or dark as the reader's machine is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from urllib.parse import quote
+
+from certus.report.figure import Drawn, slug
+
+CSS = """
+:root { color-scheme: light dark; --paper:#ffffff; --card:#f7f8fa; --ink:#1c2127; --muted:#5d646d; --grid:#e2e5e9;
+  --s0:#1f6fd1; --s1:#c8362e; --s2:#1a8246; --s3:#8449bf; --s4:#b36100; --s5:#0b7f90; --s6:#a34f80; --s7:#666c75 }
+@media (prefers-color-scheme: dark) { :root { --paper:#14171b; --card:#1c2026; --ink:#e6e9ed; --muted:#a2a9b3;
+  --grid:#343a42; --s0:#6cabff; --s1:#ff7f76; --s2:#54c585; --s3:#c499f6; --s4:#f2a546; --s5:#4dcadb; --s6:#ee97c8;
+  --s7:#b3b9c2 } }
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 1.2rem 1rem 3rem; max-width: 75rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: .2rem 0 .4rem } h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem }
+h3 { font-size: 1rem; margin: 0 0 .4rem } p { margin: .4rem 0; max-width: 46rem }
+a { color: var(--s0) } code { font-size: .85em; overflow-wrap: anywhere } b { font-weight: 600 }
+.muted, figcaption { color: var(--muted); font-size: .875rem }
+.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
+figure, .card { margin: 0; padding: .9rem 1rem; background: var(--card); border: 1px solid var(--grid);
+  border-radius: .6rem; min-width: 0 }
+.card { margin: .8rem 0 } figure.whole { grid-column: 1 / -1 }
+figure svg { display: block; width: 100%; height: auto; max-width: 36rem; margin: 0 auto }
+figure svg * { stroke-linejoin: round } figure svg text { font-family: inherit !important }
+ figcaption { margin-top: .5rem }
+.wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-size: .9375rem }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--grid); text-align: left; vertical-align: baseline }
+th { font-weight: 600; font-size: .875rem } td.number, th.number { text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums } tbody tr:last-child td { border-bottom: 0 }
+.mark { display: inline-block; font-size: .75rem; padding: 0 .4rem; border: 1px solid var(--s4); border-radius: 1rem;
+  color: var(--s4); white-space: nowrap }
+details > summary { cursor: pointer; font-size: 1.25rem; font-weight: 600; margin: 2.2rem 0 .6rem }
+details.small > summary { font-size: .9375rem; margin: .6rem 0 }
+ul.images { list-style: none; margin: 0; padding: 0; display: grid; gap: .6rem;
+  grid-template-columns: repeat(8, minmax(0, 6rem)) }
+ul.images img { width: 100%; aspect-ratio: 1; object-fit: contain; image-rendering: pixelated; border-radius: .3rem;
+  background: #fff }
+ul.images span { display: block; font-size: .8125rem; line-height: 1.25; text-align: center; overflow-wrap: anywhere }
+.right span { color: var(--s2) } .wrong span { color: var(--s1) }
+nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9375rem; margin: .6rem 0 }
+@media (max-width: 30rem) { body { padding: .8rem .6rem 2rem } figure, .card { padding: .7rem .6rem }
+  thead { display: none } tr { display: block; padding: .4rem 0; border-bottom: 1px solid var(--grid) }
+  td { padding: .1rem 0; border: 0; font-weight: 600 }
+  td.number { display: flex; justify-content: space-between; gap: 1rem; font-weight: 400; white-space: normal }
+  td.number::before { content: attr(data-head); color: var(--muted) } td.number:empty { display: none }
+  ul.images { grid-template-columns: repeat(4, 1fr) } }
+@media print { details > * { display: block } }
+"""
+
+
+def csv_link(name: str, text: str) -> str:
+    return f'<a download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{quote(text)}">numbers as CSV</a>'
+
+
+def figure_html(drawn: Drawn) -> str:
+    label = escape(drawn.title, quote=True)
+    shown = drawn.html or drawn.svg().replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    whole = ' class="whole"' if drawn.html else ""
+    return (
+        f'<figure id="{escape(drawn.name)}"{whole}><h3>{escape(drawn.title)}</h3>{shown}'
+        f"<figcaption>{escape(drawn.caption)} {csv_link(drawn.name, drawn.csv())}</figcaption></figure>"
+    )
+
+
+def figures_html(drawn: Sequence[Drawn]) -> str:
+    return f'<div class="grid">{"".join(map(figure_html, drawn))}</div>' if drawn else ""
+
+
+def section(title: str, body: str, opened: bool = True) -> str:
+    """A part that can be folded away."""
+    return (
+        f'<details id="{slug(title)}"{" open" * opened}><summary>{escape(title)}</summary>{body}</details>'
+        if body
+        else ""
+    )
+
+
+def sentence(text: str) -> str:
+    return f'<p class="muted">{escape(text)}</p>'
+
+
+def page(title: str, body: str) -> str:
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{CSS}</style></head>\n'
+        f"<body>{body}</body></html>\n"
+    )

@@ -1,0 +1,284 @@
+"""certus report, end to end: from run folders to a page that a browser shows without a complaint."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from matplotlib.image import imread
+
+from certus import scores
+from certus.cli import run
+from certus.compare import cell_folder
+from certus.config import resolve
+from certus.errors import UsageError
+from certus.folder import Folder
+from certus.report import write
+from certus.report.runs import Seen
+from certus.run import build, complete
+from certus.train import Progress, ignore, train
+
+DIGITS = {"data": "digits", "labels": 10, "validation": 50, "width": 2, "labelled_batch": 10, "unlabelled_batch": 200}
+STEPS = 12
+BROWSER = Path("/usr/bin/chromium")
+
+
+def make(folder: Path, method: str, seed: int = 0, **given: object) -> Folder:
+    settings = {**DIGITS, "steps": STEPS, "threads": 1, "method": method, "seed": seed, **given}
+    found = Folder(folder)
+    train(complete(resolve(settings)), found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "compare"
+    for seed in (0, 1):
+        make(cell_folder(out, "supervised", seed).path, "supervised", seed)
+        make(cell_folder(out, "ft-ccl", seed).path, "ft-ccl", seed, options={"draws": 2})
+    return out
+
+
+@pytest.fixture(scope="module")
+def reported(comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    place = tmp_path_factory.mktemp("report")
+    assert run(["report", str(comparison), "--out", str(place / "r.html"), "--figures", str(place / "figures")]) == 0
+    return (place / "r.html").read_text(), place / "r.html", place / "figures"
+
+
+class Page(HTMLParser):
+    """Every address and image on a page, its figures with their captions and CSVs, and names used twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.images: list[str] = []
+        self.ids: list[str] = []
+        self.figures: dict[str, str] = {}  # name -> CSV
+        self.captions: dict[str, str] = {}
+        self._figure, self._caption = "", False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {k: v or "" for k, v in attrs}
+        self.addresses += [given[k] for k in ("src", "href", "xlink:href", "action") if k in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if tag == "img":
+            self.images.append(given["src"])
+        if tag == "figure":
+            self._figure = given["id"]
+        self._caption = self._caption or tag == "figcaption"
+        if tag == "a" and "download" in given and self._figure:
+            head, _, body = given["href"].partition(",")
+            assert head == "data:text/csv;charset=utf-8"
+            self.figures[self._figure] = unquote(body)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "figcaption":
+            self._caption = False
+        if tag == "figure":
+            self._figure = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._caption:
+            self.captions[self._figure] = self.captions.get(self._figure, "") + data
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_every_figure_has_caption_and_numbers(
+    reported: tuple[str, Path, Path],
+) -> None:
+    text, _, figures = reported
+    page = Page(text)
+    assert all(a.startswith(("data:", "#")) for a in page.addresses)
+    assert not re.search(r"https?://|@import|<script", text)
+    assert len(page.ids) == len(set(page.ids))
+    assert page.images
+    for image in page.images:
+        assert base64.b64decode(image.removeprefix("data:image/png;base64,"))[:4] == b"\x89PNG"
+    names = re.findall(r'<figure id="([^"]+)"', text)
+    assert set(names) == set(page.figures) == set(page.captions)
+    assert {"learning-curves", "risk-coverage", "reliability", "losses", "time"} <= set(names)
+    for kind in ("consistency-targets", "consistency-filter", "uncertainty", "bins", "class-pv", "confusion"):
+        assert f"ft-ccl-{kind}" in names
+    for name in names:
+        assert len(page.captions[name]) > 40
+        assert len(table(page.figures[name])) > 0
+        assert (figures / f"{name}.csv").read_text() == page.figures[name]
+        assert imread(figures / f"{name}.png").shape[2] == 4
+        assert "<svg" in (figures / f"{name}.svg").read_text()
+    for anchor in (a for a in page.addresses if a.startswith("#")):
+        assert anchor[1:] in page.ids
+
+
+def test_the_numbers_are_those_of_the_run_files(reported: tuple[str, Path, Path], comparison: Path) -> None:
+    text, _, _ = reported
+    page = Page(text)
+    runs = [cell_folder(comparison, "ft-ccl", seed) for seed in (0, 1)]
+    lines = [f.load_metrics() for f in runs]
+    for row in table(page.figures["learning-curves"]):
+        if row["arm"] == "ft-ccl":
+            values = [li["validation_error"] for m in lines for li in m if li["epoch"] == int(row["epoch"])]
+            assert float(row["mean"]) == pytest.approx(sum(values) / 2)
+            assert row["n"] == "2"
+    for row in table(page.figures["ft-ccl-consistency-targets"]):
+        values = [
+            li["targets"]["consistency"]["accuracy"][row["targets"]]
+            for m in lines
+            for li in m
+            if li["epoch"] == int(row["epoch"])
+        ]
+        assert float(row["mean"]) == pytest.approx(100 * sum(values) / len(values))
+    said = [Seen(f, f.load_config()).said for f in runs]
+    last = [r for r in table(page.figures["risk-coverage"]) if r["arm"] == "ft-ccl"][-1]
+    expected = sum(scores.error(s["probabilities"], s["labels"]) for s in said) / 2
+    assert float(last["error (%)"]) == pytest.approx(expected)
+    counted = sum(int(r["images"]) for r in table(page.figures["ft-ccl-confusion"]))
+    assert counted == 2 * len(said[0]["labels"])
+    downloads = re.findall(r'download="comparison.csv" href="data:text/csv;charset=utf-8,([^"]*)"', text)
+    rows = {r["arm"]: r for r in table(unquote(downloads[0]))}
+    errors = {m: [cell_folder(comparison, m, s).load_result()["test_error"] for s in (0, 1)] for m in rows}
+    assert float(rows["ft-ccl"]["mean"]) == pytest.approx(sum(errors["ft-ccl"]) / 2)
+    gap = sum(a - b for a, b in zip(errors["ft-ccl"], errors["supervised"], strict=True)) / 2
+    assert float(rows["ft-ccl"]["difference"]) == pytest.approx(gap)
+    assert rows["supervised"]["difference"] == ""
+    assert "preliminary" in text
+
+
+def test_one_run_and_the_same_run_twice(comparison: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = comparison / "supervised-seed0"
+    assert run(["report", str(one), str(one), "--out", str(tmp_path / "one.html")]) == 0
+    assert capsys.readouterr().out.startswith("1 run, ")
+    text = (tmp_path / "one.html").read_text()
+    assert "supervised has no consistency term, and so no targets to watch." in text
+    assert "difference [95 %]" not in text
+    shutil.copytree(one, tmp_path / "copy")
+    write([one, tmp_path / "copy"], tmp_path / "two.html")
+    assert "is the same run as" in (tmp_path / "two.html").read_text()
+
+
+def test_an_unfinished_run_shows_what_there_is(tmp_path: Path) -> None:
+    run_ = build(complete(resolve({**DIGITS, "method": "ft-ccl", "steps": STEPS, "options": {"draws": 2}})))
+    folder = Folder(tmp_path / "run")
+    folder.create(run_)
+    write([folder.path], tmp_path / "r.html")
+    assert "Nothing has been written by these runs yet" in (tmp_path / "r.html").read_text()
+    progress = Progress.of(run_, folder, run_.observer())
+    for _ in range(run_.batches.per_epoch):
+        progress.advance(ignore)
+    with folder.metrics.open("a") as f:
+        f.write('{"epoch": 2, "st')  # it is writing just now
+    assert write([folder.path], tmp_path / "r.html").finished == 0
+    text = (tmp_path / "r.html").read_text()
+    assert f"{run_.batches.per_epoch} of {STEPS} steps" in text
+    assert "No run has finished yet" in text
+    assert "ft-ccl-consistency-targets" in Page(text).figures
+
+
+def test_runs_without_the_observer_and_on_vectors(tmp_path: Path) -> None:
+    moons = {"data": "moons", "labels": 6, "validation": 0, "width": 8, "labelled_batch": 6, "unlabelled_batch": 100}
+    config = complete(resolve({**moons, "method": "mean-teacher", "steps": 8, "threads": 1}))
+    train(config, Folder(tmp_path / "run"), observe=False)
+    write([tmp_path / "run"], tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert "trained without the observer" in text
+    assert "holds vectors" in text
+    assert "learning-curves" not in Page(text).figures  # no validation images
+
+
+def test_curves_under_label_noise_have_a_panel_each(tmp_path: Path) -> None:
+    for noise in (0.0, 0.5):
+        make(tmp_path / "runs" / f"a{noise}", "supervised", label_noise=noise, steps=4)
+    write([tmp_path / "runs"], tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    rows = table(Page(text).figures["label-noise"])
+    assert {r["label noise"] for r in rows} == {"0.0", "0.5"}
+    assert {r["arm"] for r in rows} == {"supervised"}
+    assert "50 % of the labels replaced by random ones" in text
+    assert text.count('download="comparison-') == 2  # another task is another table
+
+
+def test_pictures_of_ones_own_and_data_that_are_gone(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for name in ("cat", "dog", "unlabeled"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(12):
+            shade = 40 * (name == "dog") + 7 * i
+            Image.new("RGB", (16, 16), (shade, 90, 255 - shade)).save(tmp_path / "photos" / name / f"{i}.png")
+    given = {"data": str(tmp_path / "photos"), "labels": 0, "validation": 4, "steps": 4}
+    folder = make(tmp_path / "run", "mean-teacher", labelled_batch=4, unlabelled_batch=6, **given)
+    write([folder.path], tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert "Nobody knows the labels of the unlabelled images" in text
+    assert "There are no test images" in text
+    assert "Validation error" in text
+
+    lost = make(tmp_path / "lost", "supervised", steps=2)
+    lost.config.write_text(lost.config.read_text().replace('data = "digits"', 'data = "svhn"'))
+    lost.config.write_text(lost.config.read_text().replace('data_dir = ""', f'data_dir = "{tmp_path}"'))
+    write([lost.path], tmp_path / "r.html")
+    assert (
+        "The test images are left out, because svhn cannot be loaded here any more" in (tmp_path / "r.html").read_text()
+    )
+
+
+def test_what_is_no_run_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for words, said in (
+        ([str(tmp_path)], "holds no run"),
+        ([str(tmp_path / "none")], "There is no folder"),
+        ([], "needs the folder of a run"),
+    ):
+        with pytest.raises(UsageError, match=said) as refused:
+            run(["report", *words])
+        assert refused.value.exit_code == 2
+
+
+def browse(page: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Debian's chromium, without a screen and without calling home."""
+    with tempfile.TemporaryDirectory() as profile:
+        words = [
+            *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--enable-logging=stderr", f"--user-data-dir={profile}", *flags, page.as_uri()),
+        ]
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+
+
+CHECK = """<script>addEventListener("load", () => {
+  const bad = [...document.images].filter(i => !i.complete || !i.naturalWidth).length;
+  const drawn = [...document.querySelectorAll("figure > svg")];
+  const empty = drawn.filter(s => s.getBoundingClientRect().height < 50).length;
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  document.title = JSON.stringify({images: document.images.length, bad, empty, wide}) })</script>"""
+
+
+@pytest.mark.skipif(not BROWSER.exists(), reason="there is no /usr/bin/chromium: apt-get install chromium")
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_browser_shows_every_image_and_has_nothing_to_complain(
+    reported: tuple[str, Path, Path], tmp_path: Path, width: int
+) -> None:
+    text, _, _ = reported
+    checked = tmp_path / "checked.html"
+    checked.write_text(text.replace("</body>", CHECK + "</body>"))
+    shown = browse(checked, f"--window-size={width},900", "--dump-dom")
+    found = json.loads(re.findall(r"<title>(.*?)</title>", shown.stdout)[0].replace("&quot;", '"'))
+    assert found["images"] > 0
+    assert (found["bad"], found["empty"], found["wide"]) == (0, 0, 0)
+    assert "CONSOLE" not in shown.stderr
+    shot = tmp_path / "shot.png"
+    browse(checked, f"--window-size={width},900", f"--screenshot={shot}", "--hide-scrollbars")
+    assert imread(shot).shape[:2] == (900, width)
