@@ -33,7 +33,8 @@ class Contender:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, what: str) -> Any:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()

@@ -64,12 +64,12 @@ def look(stages: Sequence[Target], labels: Tensor, truth: Tensor) -> Sums:
         "asked": torch.stack([asked, right, asked & kept, right & kept]).sum(1),  # all, right; selected, right
         "classes": labels.new_zeros(last.logits.shape[1]).index_add_(0, said, (unlabelled & kept).to(labels.dtype)),
     }
-    if last.uncertainty is not None:
+    if (uncertainty := last.measured) is not None:
         part = unlabelled.long()
-        bins = bin_of(last.uncertainty) + BINS * part
+        bins = bin_of(uncertainty) + BINS * part
         seen["bins"] = labels.new_zeros(2 * BINS).index_add_(0, bins, torch.ones_like(bins))
         total = torch.zeros(2, dtype=torch.float64, device=part.device)
-        seen["uncertainty"] = total.index_add_(0, part, last.uncertainty.double())
+        seen["uncertainty"] = total.index_add_(0, part, uncertainty.double())
     return {name: t.double() for name, t in seen.items()}
 
 

@@ -10,7 +10,21 @@ from torch import Tensor
 
 from certus.certainty import rank
 
-Uncertainty = Tensor | Callable[[], Tensor]
+
+class Later:
+    """A tensor that is made when somebody first asks for it."""
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self._make = make
+        self.value: Tensor | None = None
+
+    def __call__(self) -> Tensor:
+        if self.value is None:
+            self.value = self._make()
+        return self.value
+
+
+Uncertainty = Tensor | Later
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +48,12 @@ class Target:
         """R_i, 1 = most certain, over the whole batch; filters do not change it."""
         if self.uncertainty is None:
             raise ValueError("this target has no uncertainty to rank by: take a source that measures certainty")
-        return rank(self.uncertainty() if callable(self.uncertainty) else self.uncertainty)
+        return rank(self.uncertainty() if isinstance(self.uncertainty, Later) else self.uncertainty)
+
+    @property
+    def measured(self) -> Tensor | None:
+        """The uncertainty, if it has been measured."""
+        return self.uncertainty.value if isinstance(self.uncertainty, Later) else self.uncertainty
 
     def kept(self, mask: Tensor) -> Target:
         """The same targets, those outside `mask` at weight 0."""

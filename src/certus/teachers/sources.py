@@ -14,7 +14,7 @@ from certus.models.modes import has_dropout
 from certus.models.roles import role
 from certus.moments import Moments
 from certus.step import Step
-from certus.target import Target
+from certus.target import Later, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class MonteCarlo:
 
     def __call__(self, step: Step) -> Target:
         logits = step.answer(self.net, self.view)
-        return Target.plain(logits, lambda: getattr(self.moments(step), self.metric))
+        return Target.plain(logits, Later(lambda: getattr(self.moments(step), self.metric)))
 
     def moments(self, step: Step) -> Moments:
         """Of this step's draws."""

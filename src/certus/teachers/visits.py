@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from certus.moments import Summary, mix
 from certus.step import Step
-from certus.target import Target
+from certus.target import Later, Target
 from certus.teachers.sources import MonteCarlo
 
 
@@ -34,7 +34,7 @@ class Visits(nn.Module):
 
     def forward(self, step: Step) -> Target:
         logits = step.answer(self.source.net, self.source.view)
-        return Target.plain(logits, lambda: getattr(self.mixed(step), self.source.metric))
+        return Target.plain(logits, Later(lambda: getattr(self.mixed(step), self.source.metric)))
 
     def mixed(self, step: Step) -> Summary:
         """Of the batch's images, the fresh draws included."""
