@@ -105,10 +105,10 @@ class Tree:
 Plan = Independent | Tree
 
 
-def parse(text: str) -> Plan:
+def parse(text: str | int) -> Plan:
     """`independent:10`, or 10 for short, or `tree:1x4x10`."""
-    text = f"independent:{text.strip()}" if text.strip().isdigit() else text
-    kind, _, numbers = text.strip().partition(":")
+    text = str(text).strip()
+    kind, _, numbers = (f"independent:{text}" if text.isascii() and text.isdigit() else text).partition(":")
     parts = numbers.split("x")
     digits = all(part.isascii() and part.isdigit() for part in parts)
     if digits and kind == "independent" and len(parts) == 1:

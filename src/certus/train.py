@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
 from certus import checkpoint
 from certus.config import Config
@@ -43,6 +43,7 @@ class Tick:
     validation_error: float | None
 
 
+UNREAD = 10  # steps of a GPU between two readings of the losses
 Listen = Callable[[Tick], None]
 
 
@@ -91,8 +92,9 @@ class Progress:
     folder: Folder
     step: int = 0
     seconds: float = 0.0
-    sums: dict[str, float] | None = None
+    sums: dict[str, Tensor | float] | None = None
     observer: Observer | None = None
+    losses: dict[str, float] = field(default_factory=dict)  # the newest that were read
 
     @classmethod
     def of(cls, run: Run, folder: Folder, observer: Observer | None = None) -> Progress:
@@ -117,7 +119,8 @@ class Progress:
     def write_checkpoint(self) -> None:
         tensors = {f"method.{name}": t for name, t in self.run.method.state.state_dict().items()}
         tensors |= checkpoint.optimiser_tensors(self.run.optimiser)
-        meta = {"seconds": self.seconds, "sums": self.sums}
+        sums = {name: float(value) for name, value in (self.sums or {}).items()}
+        meta: dict[str, Any] = {"seconds": self.seconds, "sums": sums}
         if self.observer:
             meta["observed"] = self.observer.state()
         checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)
@@ -125,14 +128,18 @@ class Progress:
     def advance(self, listen: Listen) -> None:
         start = time.perf_counter()
         run, per_epoch = self.run, self.run.batches.per_epoch
-        losses = {name: loss.item() for name, loss in run.advance(self.step, self.observer).items()}
+        made = run.advance(self.step, self.observer)
         self.step += 1
-        sums = self.sums = defaultdict(float, self.sums or {})
-        for name, loss in losses.items():
-            sums[name] += loss
-        validation: list[float] = []
-        if self.step % per_epoch == 0 or self.step == run.config.steps:
-            validation = self.close_epoch()
+        closing = self.step % per_epoch == 0 or self.step == run.config.steps
+        waits = run.images.is_cuda and not closing and self.step % UNREAD  # a GPU is not asked at every step
+        losses = self.losses if waits else {name: float(loss) for name, loss in made.items()}
+        if not waits:
+            run.check(losses, self.step - 1)
+        self.losses = losses
+        sums = self.sums = self.sums or {}
+        for name, loss in (made if run.images.is_cuda else losses).items():
+            sums[name] = sums.get(name, 0.0) + loss
+        validation = self.close_epoch() if closing else []
         spent = time.perf_counter() - start
         self.seconds += spent
         listen(
@@ -158,7 +165,7 @@ class Progress:
             "epoch": -(-self.step // per_epoch),
             "step": self.step,
             "e": clock.epoch,
-            "losses": {name: value / count for name, value in (self.sums or {}).items()},
+            "losses": {name: float(value) / count for name, value in (self.sums or {}).items()},
             "learning_rate": run.rate(clock.step),
             "validation_error": fmean(validation) if validation else None,
             "validation_errors": validation,

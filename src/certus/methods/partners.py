@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from certus.randomness import generator
 from certus.step import Step
 
 
@@ -12,6 +13,6 @@ def partner(step: Step, students: tuple[nn.Module, ...], i: int) -> int:
     """From whom student i learns in this step: a random circle through all, so that of two each has the other."""
     order: list[int] = step.once(
         ("partners", len(students)),
-        lambda: torch.randperm(len(students), generator=step.generator("partners")).tolist(),
+        lambda: torch.randperm(len(students), generator=generator(step.seed, step.clock.step, "partners")).tolist(),
     )
     return order[order.index(i) - 1]

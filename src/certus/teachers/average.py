@@ -37,6 +37,8 @@ class Average(nn.Module):
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
+        if step.clock.epoch < self.start and not (step.clock.ends_pass or step.clock.ends_run):
+            return
         count = int(self.count)
         if step.clock.epoch >= self.start + count * self.every:
             for mine, theirs in zip(self.net.parameters(), self.student.parameters(), strict=True):
