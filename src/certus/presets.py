@@ -84,9 +84,9 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "wcp"): {"weight": 0.5, "epsilon": 1.0, "shift": 0.003, "drop": 0.0},
     ("moons", "dual-student"): {"weight": 10.0, "stabilisation": 5.0, "ramp": 10.0},
     ("moons", "fixmatch"): {"weight": 3.0, "threshold": 0.8, "decay": 0.99},
-    ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0, "draws": "independent:5"},
-    ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0, "draws": "independent:5"},
-    ("moons", "ft-ccl"): {"weight": 30.0, "ramp": 10.0, "draws": "independent:5", "learning_rate": 0.05},
+    ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0},
+    ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0},
+    ("moons", "ft-ccl"): {"weight": 30.0, "ramp": 10.0, "learning_rate": 0.05},
 }
 
 FIXMATCH: dict[str, Any] = {

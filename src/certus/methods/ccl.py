@@ -26,6 +26,7 @@ from certus.temperature import Temper
 DRAWN = ("pv", "ev", "pe", "mi")
 UNDRAWN = ("confidence", "random")
 DRAWS = "the teacher's Monte-Carlo draws per step: independent:T, or a tree that shares its trunk, tree:VIEWSx…xT"
+FRONTIER = "ours: better ranks for less, docs/performance.md; Liu & Tan 2021: PV of 10 independent draws"
 METRIC = "what certainty is ranked by: pv, ev, pe or mi of the draws; confidence of the clean answer; random ranks"
 
 
@@ -48,10 +49,14 @@ def plan(name: str, value: str) -> None:  # noqa: ARG001 (a check is given the o
 @dataclass(frozen=True)
 class Options(circle.Options):
     certainty: str = option(
-        "quick", "quick: by --metric and --draws; paper: PV of 10 independent draws", one_of("quick", "paper"), unranked
+        "quick",
+        "quick: by --metric and --draws; paper: PV of 10 independent draws, as printed",
+        one_of("quick", "paper"),
+        unranked,
+        source="ours",
     )
-    metric: str = option("pv", METRIC, one_of(*DRAWN, *UNDRAWN), lambda o: unranked(o) or as_printed(o))
-    draws: str = option("independent:10", DRAWS, plan, lambda o: undrawn(o) or as_printed(o))
+    metric: str = option("pe", METRIC, one_of(*DRAWN, *UNDRAWN), lambda o: unranked(o) or as_printed(o), FRONTIER)
+    draws: str = option("tree:1x2x4", DRAWS, plan, lambda o: undrawn(o) or as_printed(o), FRONTIER)
     remember: bool = option(
         False, "mix the draws with what was drawn of the image at earlier visits", idle=undrawn, source="ours"
     )
