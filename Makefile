@@ -1,11 +1,12 @@
 # make demo: set up, train three methods on scikit-learn's digits, show the table and the picture.
 # make test: set up, then format, lint, types and all tests, as CI does.
+# make bench: set up, then time training steps against a straightforward implementation and, where installed, USB.
 PYTHON ?= python3
 BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check format clean
+.PHONY: demo test check bench format clean
 
 demo: .venv/ready
 	$(BIN)/certus compare --data digits --labels 20 --methods supervised,mean-teacher,ft-ccl --seeds 7 --out demo
@@ -18,6 +19,9 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/speed.py --out bench.json
 
 format: .venv/ready
 	$(BIN)/ruff format .

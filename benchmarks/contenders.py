@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from certus.allocation import keep_freed_memory
 from certus.config import resolve
 from certus.cost import Alive, step_bytes
 from certus.data.dataset import Dataset, Part
@@ -57,6 +58,7 @@ def our_run(spec: dict[str, Any]) -> Run:
 
 
 def ours(spec: dict[str, Any]) -> Callable[[], Any]:
+    keep_freed_memory()  # as `certus train` does
     run, numbers = our_run(spec), count(STEPS // 20)  # early enough for every filter to be at work
     return lambda: run.advance(next(numbers))
 

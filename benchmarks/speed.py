@@ -87,7 +87,7 @@ def steps(width: int, batch: int, threads: int, seconds: float, usb: bool) -> di
         "straightforward ft-ccl": {"who": "straightforward", "method": "ft-ccl"},
         "our ft-ccl, paper's certainty": {"who": "ours", "method": "ft-ccl", "options": PAPER},
         "our ft-ccl": {"who": "ours", "method": "ft-ccl"},
-        "our ft-ccl, tree:1x1x4": {"who": "ours", "method": "ft-ccl", "options": {"draws": "tree:1x1x4"}},
+        "our ft-ccl, tree:1x2x4": {"who": "ours", "method": "ft-ccl", "options": {"draws": "tree:1x2x4"}},
     }
     if usb:
         specs["USB mean-teacher"] = {"who": "USB", "method": "mean-teacher"}

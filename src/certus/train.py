@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from certus import checkpoint
+from certus.allocation import keep_freed_memory
 from certus.config import Config
 from certus.cost import step_bytes
 from certus.errors import CertusError
@@ -63,6 +64,7 @@ def train(
 
     Without `observe` the run is the same to the bit, and metrics.jsonl tells only losses and validation errors.
     """
+    keep_freed_memory()
     with threads(config.threads), untouched_generator(), stop_signal(signals) as stopped:
         run = build(config)
         if not folder.exists():

@@ -56,7 +56,7 @@ class Options(circle.Options):
         source="ours",
     )
     metric: str = option("pe", METRIC, one_of(*DRAWN, *UNDRAWN), lambda o: unranked(o) or as_printed(o), FRONTIER)
-    draws: str = option("tree:1x2x4", DRAWS, plan, lambda o: undrawn(o) or as_printed(o), FRONTIER)
+    draws: str = option("tree:1x1x4", DRAWS, plan, lambda o: undrawn(o) or as_printed(o), FRONTIER)
     remember: bool = option(
         False, "mix the draws with what was drawn of the image at earlier visits", idle=undrawn, source="ours"
     )
