@@ -58,7 +58,8 @@ def our_run(spec: dict[str, Any]) -> Run:
 
 
 def ours(spec: dict[str, Any]) -> Callable[[], Any]:
-    keep_freed_memory()  # as `certus train` does
+    if not spec.get("plain"):
+        keep_freed_memory()  # as `certus train` does
     run, numbers = our_run(spec), count(STEPS // 20)  # early enough for every filter to be at work
     return lambda: run.advance(next(numbers))
 
@@ -71,8 +72,11 @@ def straightforward(spec: dict[str, Any]) -> Callable[[], Any]:
     student = network(spec["network"], SHAPE, CLASSES, spec["width"], 0.5)
     teacher = deepcopy(student).requires_grad_(False)
     optimiser = torch.optim.SGD(student.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=2e-4)
-    view, random = weak(translate=2, flip=True), torch.Generator().manual_seed(0)
+    augment, random = weak(translate=2, flip=True), torch.Generator().manual_seed(0)
     e, heat = 11, 4.0
+
+    def view(x: Tensor, random: torch.Generator) -> Tensor:
+        return augment(x, random).contiguous()  # channels first: our augmentation leaves them last
 
     def fixmatch(x: Tensor, y: Tensor) -> Tensor:
         u = x[labelled:]
