@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from certus.certainty import METRICS, rank
-from certus.draws import Independent, Tree, children, parse
+from certus.draws import Independent, Tree, children, parse, suitable
 from certus.errors import UsageError
 from certus.models import network
 from certus.models.modes import dropout_only
@@ -355,3 +355,20 @@ def test_moments_gather_what_a_plan_draws():
         run(Tree((1, 2, 6)), net, step_of(images), out)
     for name, metric in METRICS.items():
         assert torch.allclose(getattr(moments, name), metric(all_draws.draws), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("net", "expected"),
+    [
+        (network("cnn13", (3, 32, 32), 10, 4, 0.5), "tree:1x1x4"),
+        (network("wrn-28", (3, 32, 32), 10, 4, 0.5), "tree:1x1x4"),
+        (network("mlp", (5,), 3, 8, 0.5), "tree:1x1x4"),
+        (nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.Linear(4, 2)), "tree:1x4"),
+        (nn.Dropout(0.5), "independent:4"),
+    ],
+    ids=["cnn13", "wrn", "mlp", "one dropout", "one piece"],
+)
+def test_the_suitable_plan_fits_every_network(net, expected):
+    plan = suitable(stages(net))
+    assert repr(plan) == expected
+    assert plan.counts(stages(net))

@@ -118,6 +118,12 @@ def parse(text: str | int) -> Plan:
     raise UsageError(f"{text!r} is no plan for draws: write independent:10, or tree:1x4x10 (views x draws x draws).")
 
 
+def suitable(stages: Stages) -> Plan:
+    """The cheapest plan with ranks that were found good (docs/performance.md): all branches at the last dropout."""
+    sites = len(stages) - 1
+    return Tree((*[1] * min(sites, 2), 4)) if sites else Independent(4)
+
+
 @torch.no_grad()
 def walk(
     stages: Stages, counts: Sequence[int], make_view: View, seed_dropout: Seed, seed: dict[int, str], moments: Gatherer

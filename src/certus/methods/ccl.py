@@ -12,11 +12,12 @@ from functools import partial
 
 from torch import nn
 
-from certus.draws import Independent, parse
+from certus.draws import Independent, parse, suitable
 from certus.material import Material
 from certus.method import Method, Read, Refine, Source
 from certus.methods import circle
 from certus.methods.recipe import Recipe, at_least, between, one_of, option
+from certus.models.stages import stages
 from certus.reads import Adversarial, See
 from certus.schedules import Drop, Heat, Keep
 from certus.selection import Probabilistic, TopK
@@ -25,7 +26,9 @@ from certus.temperature import Temper
 
 DRAWN = ("pv", "ev", "pe", "mi")
 UNDRAWN = ("confidence", "random")
-DRAWS = "the teacher's Monte-Carlo draws per step: independent:T, or a tree that shares its trunk, tree:VIEWSx…xT"
+DRAWS = (
+    "the teacher's draws per step: independent:T, tree:VIEWSx…xT that shares its trunk, or auto: tree:1x1x4 if it fits"
+)
 FRONTIER = "ours: better ranks for less, docs/performance.md; Liu & Tan 2021: PV of 10 independent draws"
 METRIC = "what certainty is ranked by: pv, ev, pe or mi of the draws; confidence of the clean answer; random ranks"
 
@@ -43,7 +46,8 @@ def as_printed(o: Options) -> str | None:
 
 
 def plan(name: str, value: str) -> None:  # noqa: ARG001 (a check is given the option's name)
-    parse(value)
+    if value != "auto":
+        parse(value)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Options(circle.Options):
         source="ours",
     )
     metric: str = option("pe", METRIC, one_of(*DRAWN, *UNDRAWN), lambda o: unranked(o) or as_printed(o), FRONTIER)
-    draws: str = option("tree:1x1x4", DRAWS, plan, lambda o: undrawn(o) or as_printed(o), FRONTIER)
+    draws: str = option("auto", DRAWS, plan, lambda o: undrawn(o) or as_printed(o), FRONTIER)
     remember: bool = option(
         False, "mix the draws with what was drawn of the image at earlier visits", idle=undrawn, source="ours"
     )
@@ -114,7 +118,8 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             return Confidence(teacher, view)
         if options.metric == "random":
             return RandomRanks(teacher, view)
-        drawn = MonteCarlo(teacher, view, parse(options.draws), options.metric)
+        draws = suitable(stages(teacher)) if options.draws == "auto" else parse(options.draws)
+        drawn = MonteCarlo(teacher, view, draws, options.metric)
         return Visits(drawn, len(material.labels), material.classes) if options.remember else drawn
 
     def refine(stream: str) -> Sequence[Refine]:

@@ -90,7 +90,7 @@ class MonteCarlo:
         return step.once(("moments", id(self)), draw)
 
     def __repr__(self) -> str:
-        return f"{role(self.net)}({self.view}), uncertainty = {self.metric.upper()} of {self.draws} draws"
+        return f"{role(self.net)}({self.view}), uncertainty = {self.metric.upper()} of {self.draws}"
 
 
 @dataclass(frozen=True, eq=False)
