@@ -95,7 +95,7 @@ def test_toml_keeps_strings_that_need_quotes() -> None:
         ({"options": {"hard": False, "beta": 4.0}}, "the hard filter is off"),
         ({"options": {"probabilistic": False, "rho": 0.1}}, "the probabilistic filter is off"),
         ({"options": {"temper": False, "heat": 2.0}}, "the temperature is off"),
-        ({"options": {"hard": False, "probabilistic": False, "temper": False, "metric": "pe"}}, "are off"),
+        ({"options": {"hard": False, "probabilistic": False, "temper": False, "metric": "mi"}}, "are off"),
         ({"method": "supervised", "options": {"weight": 1.0}}, "has no option --weight"),
         ({"method": "pi", "options": {"teachers": 2}}, "has no option --teachers"),
     ],

@@ -100,11 +100,11 @@ def test_an_arm_is_named_by_what_sets_it_apart() -> None:
     def config(**given: object) -> dict[str, object]:
         return flat(resolve({"data": "digits", **given}))
 
-    plain, pe = config(method="ft-ccl"), config(method="ft-ccl", options={"metric": "pe"})
+    plain, mi = config(method="ft-ccl"), config(method="ft-ccl", options={"metric": "mi"})
     noisy = config(method="supervised", label_noise=0.5)
     assert name_of(plain, [plain]) == "ft-ccl"
-    assert name_of(pe, [plain, pe]) == "ft-ccl, metric pe"
-    assert name_of(noisy, [plain, pe, noisy]) == "supervised, label noise 0.5"
+    assert name_of(mi, [plain, mi]) == "ft-ccl, metric mi"
+    assert name_of(noisy, [plain, mi, noisy]) == "supervised, label noise 0.5"
     assert config(seed=1) == config(seed=2)
 
 

@@ -86,7 +86,7 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "fixmatch"): {"weight": 3.0, "threshold": 0.8, "decay": 0.99},
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0},
-    ("moons", "ft-ccl"): {"weight": 30.0, "ramp": 10.0, "learning_rate": 0.05},
+    ("moons", "ft-ccl"): {"weight": 20.0, "ramp": 10.0},
 }
 
 FIXMATCH: dict[str, Any] = {
