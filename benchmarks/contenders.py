@@ -58,7 +58,7 @@ def our_run(spec: dict[str, Any]) -> Run:
 
 
 def ours(spec: dict[str, Any]) -> Callable[[], Any]:
-    if not spec.get("plain"):
+    if not spec.get("give back"):
         keep_freed_memory()  # as `certus train` does
     run, numbers = our_run(spec), count(STEPS // 20)  # early enough for every filter to be at work
     return lambda: run.advance(next(numbers))

@@ -84,6 +84,7 @@ def steps(width: int, batch: int, threads: int, seconds: float, usb: bool) -> di
     specs = {
         "straightforward mean-teacher": {"who": "straightforward", "method": "mean-teacher"},
         "our mean-teacher": {"who": "ours", "method": "mean-teacher"},
+        "our mean-teacher, memory given back": {"who": "ours", "method": "mean-teacher", "give back": True},
         "straightforward ft-ccl": {"who": "straightforward", "method": "ft-ccl"},
         "our ft-ccl, paper's certainty": {"who": "ours", "method": "ft-ccl", "options": PAPER},
         "our ft-ccl": {"who": "ours", "method": "ft-ccl"},
@@ -118,7 +119,7 @@ def show(title: str, found: dict[str, Any], reference: str) -> None:
     unit = found[reference]
     for name, v in found.items():
         print(
-            f"  {name:32} {1000 * v['seconds']:9.1f} ms  {v['seconds'] / unit['seconds']:6.2f} ×   "
+            f"  {name:36} {1000 * v['seconds']:9.1f} ms  {v['seconds'] / unit['seconds']:6.2f} ×   "
             f"step's tensors {v['bytes'] / 1e6:8.1f} MB   resident {v['resident'] / 1e9:5.2f} GB   n = {v['rounds']}"
         )
 

@@ -26,9 +26,6 @@ def test_no_synchronisation_inside_a_step(method: str) -> None:
 
 def test_a_loss_that_is_not_finite_moves_no_weight() -> None:
     run = build(complete(resolve({"data": "digits", "method": "supervised", "device": "cuda", "steps": 20})))
-    before = [p.clone() for p in run.method.students[0].parameters()]
     run.method.students[0].head.weight.data[0, 0] = float("nan")
     run.advance(0)
-    after = run.method.students[0].trunk.parameters()
-    assert all(torch.isfinite(p).all() for p in after)
-    assert len(before) > 0
+    assert all(torch.isfinite(p).all() for p in run.method.students[0].trunk.parameters())

@@ -27,10 +27,9 @@ class Material:
     pool: Tensor  # (M,) places of the images that it trains on, labelled and unlabelled
     normalised: Callable[[Tensor], Tensor]
     weak: Augmentation
-    seed: int
 
     @classmethod
     def bare(cls, network: Networks, classes: int) -> Material:
         """Without any image: enough to show a recipe, or to load the networks that answer."""
         nothing = torch.empty(0, dtype=torch.int64)
-        return cls(network, classes, nothing, nothing, nothing, lambda images: images, Chain(), 0)
+        return cls(network, classes, nothing, nothing, nothing, lambda images: images, Chain())

@@ -229,7 +229,6 @@ def assemble(config: Config, data: Dataset, own: Make | None = None, alone: bool
             pool=torch.cat([parts.labelled, parts.unlabelled]),
             normalised=data.normalised,
             weak=views["weak"],
-            seed=config.seed,
         ),
     )
     if method.sees == "both" and not len(parts.unlabelled):

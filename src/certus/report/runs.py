@@ -19,6 +19,7 @@ from certus.config import Config
 from certus.errors import CertusError, UsageError
 from certus.folder import Folder
 from certus.methods import METHODS, PRETRAINING
+from certus.methods.recipe import shown
 
 ELSEWHERE = ("seed", "data_dir", "threads", "device")  # do not tell two arms apart
 TASK = ("data", "labels", "label_noise")  # results are compared only where these are the same
@@ -199,9 +200,8 @@ def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
 
 
 def word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else Path(str(value)).name if "/" in str(value) else str(value)
+    """A setting for people: of a folder its name."""
+    return Path(value).name if isinstance(value, str) and "/" in value else shown(value)
 
 
 def reference(block: Sequence[Arm]) -> Arm:
