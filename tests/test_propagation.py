@@ -234,7 +234,6 @@ def material_of(images, labels, pool=None):
         pool=everything if pool is None else pool,
         normalised=lambda images: images,
         weak=Chain(),
-        seed=0,
     )
 
 
