@@ -23,6 +23,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "labels": (TINY, 9),
     "seed": (TINY, 1),
     "validation": (TINY, 100),
+    "unlabelled": (TINY, 30),
     "balanced": (TINY | {"labels": 20}, False),
     "label_noise": (TINY | {"labels": 20}, 0.5),
     "network": (TINY_DIGITS, "mlp"),

@@ -180,3 +180,28 @@ def test_all_labels_of_data_that_lack_a_class_are_refused_by_its_name():
 def test_a_negative_number_of_validation_images_is_refused():
     with pytest.raises(UsageError, match="at least 0"):
         split(data_of([5, 5]), 4, seed=0, validation=-1)
+
+
+@given(tasks(), seeds, st.data())
+def test_a_part_of_the_unlabelled_images_leaves_everything_else_as_it_was(task, seed, more):
+    data, labels, validation = task
+    whole = split(data, labels, seed, validation)
+    asked = more.draw(st.integers(1, len(whole.unlabelled)))
+    part = split(data, labels, seed, validation, unlabelled=asked)
+    assert part.labelled.equal(whole.labelled)
+    assert part.validation.equal(whole.validation)
+    assert len(part.unlabelled) == asked
+    assert set(part.unlabelled.tolist()) <= set(whole.unlabelled.tolist())
+
+
+def test_the_part_of_the_unlabelled_images_is_drawn_at_random_and_by_the_seed():
+    data = data_of([30, 30], unknown=40)
+    draws = [split(data, 4, seed, unlabelled=10).unlabelled for seed in range(60)]
+    assert split(data, 4, 7, unlabelled=10).unlabelled.equal(draws[7])
+    nobodys = torch.cat([data.train.labels[d] == -1 for d in draws]).float().mean()
+    assert abs(nobodys - 40 / 96) < 0.1  # 600 draws: a standard deviation is 0.02
+
+
+def test_more_unlabelled_images_than_there_are_are_refused():
+    with pytest.raises(UsageError, match="has 6 images left to use without labels, fewer than the 7 asked for"):
+        split(data_of([5, 5]), 4, 0, unlabelled=7)

@@ -39,6 +39,7 @@ class Config:
         "extra labelled images, never trained on, for the validation error; −1: a fifth of the labels",
         at_least(-1),
     )
+    unlabelled: int = setting(0, "how many of the other images are used, without labels; 0: all of them", at_least(0))
     balanced: bool = setting(True, "the same number of labels for every class; off: drawn purely at random")
     label_noise: float = setting(0.0, "this fraction of the labels is replaced by random ones", between(0, 1))
 

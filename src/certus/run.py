@@ -206,7 +206,7 @@ def build(config: Config) -> Run:
 
 def assemble(config: Config, data: Dataset, own: Make | None = None, alone: bool = False) -> Run:
     """A run on these data. `alone`: without unlabelled images, the labelled ones stand in for them."""
-    parts = split(data, config.labels, config.seed, config.validation, config.balanced)
+    parts = split(data, config.labels, config.seed, config.validation, config.balanced, config.unlabelled)
     held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
     if len(data.shape) == 1 and (config.translate or config.flip):
         raise UsageError(f"{config.data} holds vectors, which cannot be shifted or mirrored: use --noise alone.")

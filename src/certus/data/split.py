@@ -27,10 +27,13 @@ class Split:
         return seen
 
 
-def split(data: Dataset, labels: int, seed: int, validation: int = 0, balanced: bool = True) -> Split:
+def split(
+    data: Dataset, labels: int, seed: int, validation: int = 0, balanced: bool = True, unlabelled: int = 0
+) -> Split:
     """Draw `labels` labelled images (0: all there are) and `validation` others with labels; the rest is unlabelled.
 
-    Balanced: every class gets the same number, and what is left over goes to classes drawn at random.
+    Balanced: every class gets the same number, and what is left over goes to classes drawn at random. `unlabelled`:
+    only so many of the rest, drawn at random.
     """
     if validation < 0:
         raise UsageError(f"The number of validation images must be at least 0, but is {validation}.")
@@ -68,6 +71,13 @@ def split(data: Dataset, labels: int, seed: int, validation: int = 0, balanced: 
             "ask for more labels, another seed, or balanced labels."
         )
     rest = order[~torch.isin(order, torch.cat([chosen, held_out]))]
+    if unlabelled > len(rest):
+        raise UsageError(
+            f"{data.name} has {len(rest)} images left to use without labels, fewer than the {unlabelled} asked for: "
+            "ask for fewer --unlabelled, or for 0, which takes all."
+        )
+    if unlabelled:
+        rest = rest[torch.randperm(len(rest), generator=generator(seed, "unlabelled"))[:unlabelled]]
     return Split(chosen.sort().values, rest.sort().values, held_out.sort().values)
 
 
