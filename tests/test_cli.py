@@ -11,8 +11,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from certus import __version__
-from certus.cli import COMMANDS, flags_of, run
+from certus.cli import COMMANDS, run
 from certus.errors import CertusError, UsageError
+from certus.flags import flags_of
 from certus.folder import Folder
 from certus.methods import METHODS
 

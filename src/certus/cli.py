@@ -5,57 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from certus.commands import command
-from certus.config import Config
 from certus.errors import CertusError, unknown
-from certus.methods import METHODS
-from certus.methods.recipe import flag
-from certus.presets import PRESETS
-
-
-def settings(name: str, doc: str, skip: Sequence[str] = ()) -> Any:
-    """The config's settings as flags."""
-    kinds = get_type_hints(Config)
-    preset = {key for values in PRESETS.values() for key in values}
-    flags = []
-    for f in fields(Config):
-        if f.name in ("options", *skip):
-            continue
-        hint = "(default: by data set)" if f.name in preset else f"(default: {f.default})"
-        kind: Any = kinds[f.name]
-        described = Annotated[kind, arg(help=f.metadata["help"], help_behavior_hint=hint)]
-        flags.append((f.name, described, field(default=f.default)))
-    made = make_dataclass(name, flags, frozen=True)
-    made.__doc__ = doc
-    return made
-
-
-def method_options() -> Any:
-    """Every option that some method takes, as a flag that says which."""
-    found: dict[str, tuple[Any, str, dict[str, Any]]] = {}
-    for recipe in METHODS.values():
-        kinds = get_type_hints(recipe.options)
-        for f in fields(recipe.options):
-            _, _, defaults = found.setdefault(f.name, (kinds[f.name], f.metadata["help"], {}))
-            defaults[recipe.name] = f.default
-    flags = []
-    for name, (kind, text, defaults) in found.items():
-        first = next(iter(defaults.values()))
-        same = all(v == first for v in defaults.values())
-        shown = f"default: {first}" if same else "default: by method"
-        hint = f"({', '.join(defaults)}; {shown})"
-        flags.append((name, Annotated[kind, arg(help=text, help_behavior_hint=hint)], field(default=first)))
-    made = make_dataclass("Options", flags, frozen=True)
-    made.__doc__ = "Of the method; one that a method does not take, or that would change nothing, is refused."
-    return made
-
+from certus.flags import given_flags, method_options, settings
 
 if TYPE_CHECKING:
     TrainSettings: TypeAlias = Any
@@ -154,6 +113,42 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Paper:
+    """Run the paper's experiments: table1, uncertainty, selection, noise, ablation. Without a name, list them.
+
+    At the end stands the table beside the paper's printed figures. Stopped, the same command goes on where it was."""
+
+    experiment: Annotated[Positional[str], arg(help="its name", metavar="[EXPERIMENT]")] = ""
+    scale: Annotated[
+        str,
+        arg(
+            help="full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core",
+            help_behavior_hint="(default: full with a GPU, else cpu)",
+        ),
+    ] = ""
+    only: Annotated[
+        str,
+        arg(help="run only cells that fit: TASK, TASK/ARM or */ARM; * fits anything; several with ;"),
+    ] = ""
+    seeds: Annotated[int, arg(help="how many: 0, 1, … of these", help_behavior_hint="(default: cpu 3, full 5)")] = 0
+    data_dir: Annotated[
+        str, arg(help="where the files lie", help_behavior_hint="(default: $CERTUS_DATA or the user's cache)")
+    ] = ""
+    workers: Annotated[
+        int, arg(help="processes side by side", help_behavior_hint="(default: one per core; with a GPU one)")
+    ] = 0
+    out: Annotated[Path, arg(help="the folder of the runs", help_behavior_hint="(default: runs/paper-SCALE)")] = Path(
+        "runs"
+    )
+    publish: Annotated[
+        Path,
+        arg(help="also copy settings, metrics, results, tables and figures, but no weights", help_behavior_hint=""),
+    ] = Path()
+    list: Annotated[bool, arg(help="name the cells and run nothing", help_behavior_hint="")] = False
+    json: Annotated[bool, arg(help="print the results as JSON", help_behavior_hint="")] = False
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """How good a run's answers are on test images: error, by class, NLL, Brier, calibration, what certainty is worth.
 
@@ -204,6 +199,7 @@ COMMANDS: dict[str, Any] = {
     "pretrain": Pretrain,
     "compare": Compare,
     "report": Report,
+    "paper": Paper,
     "evaluate": Evaluate,
     "predict": Predict,
     "methods": Methods,
@@ -213,39 +209,6 @@ DESCRIPTION = (
     "certus trains an image classifier from a few labels and many unlabelled images, and says how certain it is of "
     "every answer. Begin with: certus compare"
 )
-
-
-POSITIONAL = ("run", "runs", "pictures", "action")
-
-
-def flags_of(command: type) -> dict[str, str]:
-    """Every flag of a command -> the field that it sets."""
-    hints = get_type_hints(command)
-    found: dict[str, str] = {}
-    for f in fields(command):
-        kind = hints[f.name]
-        if f.name in POSITIONAL:
-            continue
-        if is_dataclass(kind):
-            found |= flags_of(kind)  # type: ignore[arg-type]
-        else:
-            found[flag(f.name)] = f.name
-            if kind is bool:
-                found["--no-" + flag(f.name)[2:]] = f.name
-    return found
-
-
-def given_flags(command: type, argv: Sequence[str]) -> frozenset[str]:
-    """The names of the flags that were typed; an unknown one is refused with the nearest name."""
-    known = flags_of(command)
-    given = set()
-    for word in argv:
-        name = word.split("=", 1)[0].replace("_", "-")
-        if name in known:
-            given.add(known[name])
-        elif name.startswith("--") and name not in ("--help", "--version"):
-            raise unknown("option", name, known)
-    return frozenset(given)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -26,14 +26,12 @@ from certus.train import Tick, train
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a comparison."""
+    """One run of a comparison: an arm, which is a method with certain options, at one seed."""
 
+    name: str  # no other cell has it
+    arm: str
     config: Config
     folder: Folder
-
-    @property
-    def name(self) -> str:
-        return self.folder.path.name
 
 
 def check(cell: Cell) -> None:
@@ -162,14 +160,14 @@ def paired(values: Mapping[int, float], reference: Mapping[int, float]) -> dict[
 
 
 def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """What goes into results.json: per method every seed's test error, mean, std, n, and the paired difference."""
+    """What goes into results.json: per arm every seed's test error, mean, std, n, and the paired difference."""
     errors: dict[str, dict[int, float]] = {}
     others: dict[str, list[dict[str, Any]]] = {}
     for cell in cells:
-        errors.setdefault(cell.config.method, {})
+        errors.setdefault(cell.arm, {})
         if result := results.get(cell.name):
-            errors[cell.config.method][cell.config.seed] = result["test_error"]
-            others.setdefault(cell.config.method, []).append(result)
+            errors[cell.arm][cell.config.seed] = result["test_error"]
+            others.setdefault(cell.arm, []).append(result)
     reference = "supervised" if "supervised" in errors else next(iter(errors))
     methods = {}
     for method, by_seed in errors.items():
@@ -183,7 +181,7 @@ def summarise(cells: Sequence[Cell], results: Mapping[str, dict[str, Any]]) -> d
             "steps": others[method][0]["steps"] if by_seed else None,
             "seconds_per_step": fmean(r["seconds"] / r["steps"] for r in others[method]) if by_seed else None,
             "bytes": max(r.get("bytes", 0) for r in others[method]) if by_seed else None,
-            "options": dict(next(c.config.options for c in cells if c.config.method == method)),
+            "options": dict(next(c.config.options for c in cells if c.arm == method)),
             "difference": paired(by_seed, errors[reference]) if method != reference else None,
         }
     first = cells[0].config
@@ -226,5 +224,5 @@ def markdown(summary: Mapping[str, Any], command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cell_folder(out: Path, method: str, seed: int) -> Folder:
-    return Folder(out / f"{method}-seed{seed}")
+def cell_folder(out: Path, arm: str, seed: int) -> Folder:
+    return Folder(out / f"{arm}-seed{seed}")

@@ -11,6 +11,7 @@ PLACES = {
     "pretrain": "training",
     "compare": "comparing",
     "report": "reporting",
+    "paper": "reproducing",
     "evaluate": "asking",
     "predict": "asking",
     "methods": "listing",

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ def compare_command(args: Any, given: Given) -> int:
                 configs[known.name] = complete(config, args.epochs if "epochs" in given else None)
             config = replace(configs[known.name], seed=seed)
             out = out or Path("runs") / f"compare-{Path(config.data).name}-{config.labels}"
-            cells.append(compare.Cell(config, compare.cell_folder(out, known.name, seed)))
+            folder = compare.cell_folder(out, known.name, seed)
+            cells.append(compare.Cell(folder.path.name, known.name, config, folder))
     assert out is not None
     return run_comparison(cells, out, args.workers or len(os.sched_getaffinity(0)), args.json)
 
@@ -65,31 +66,16 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
         f"{workers} at a time, in {out}",
         soft_wrap=True,
     )
-    for cell in cells:
-        compare.check(cell)
-    failed: dict[str, CertusError] = {}
-    with many_progress(len(cells)) as progress:
-
-        def done(cell: compare.Cell, outcome: dict[str, Any] | CertusError) -> None:
-            if isinstance(outcome, CertusError):
-                failed[cell.name] = outcome
-                progress.finish(cell.name, f"failed: {outcome}")
-            else:
-                progress.finish(cell.name, f"done in {outcome['seconds']:.0f} s")
-
-        try:
-            results = compare.run_all(cells, workers, lambda c, tick: progress.tick(c.name, tick), done)
-        except Interrupted as e:
-            raise Interrupted(f"{e} Go on with: {shlex.join(['certus', *sys.argv[1:]])}") from None
+    results, failed = run_cells(cells, workers)
     summary = compare.summarise(cells, results)
     put_json(out / "results.json", summary)
     put(out / "results.md", compare.markdown(summary, shlex.join(["certus", *sys.argv[1:]])))
     picture = out / "comparison.png"
     runs: dict[str, list[Folder]] = {}
     for cell in cells:
-        runs.setdefault(cell.config.method, [])
+        runs.setdefault(cell.arm, [])
         if cell.name in results:
-            runs[cell.config.method].append(cell.folder)
+            runs[cell.arm].append(cell.folder)
     if results:
         figures.comparison(summary, runs, load(config.data, config.data_dir, config.size), picture)
     if as_json:
@@ -100,6 +86,35 @@ def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: 
         print(f"Results: {out / 'results.json'}, as a table in results.md")
         if results:
             print(f"Picture: {picture}")
+    return tell_failures(failed)
+
+
+Results = dict[str, dict[str, Any]]
+Failures = dict[str, CertusError]
+
+
+def run_cells(cells: Sequence[compare.Cell], workers: int) -> tuple[Results, Failures]:
+    """Train what is not finished, with progress over the whole; results and failures by the cells' names."""
+    for cell in cells:
+        compare.check(cell)
+    failed: Failures = {}
+    with many_progress({c.name: (c.arm, c.config.steps) for c in cells}, workers) as progress:
+
+        def done(cell: compare.Cell, outcome: dict[str, Any] | CertusError) -> None:
+            if isinstance(outcome, CertusError):
+                failed[cell.name] = outcome
+                progress.finish(cell.name, f"failed: {outcome}")
+            else:
+                progress.finish(cell.name, f"done in {outcome['seconds']:.0f} s", outcome["seconds"])
+
+        try:
+            results = compare.run_all(cells, workers, lambda c, tick: progress.tick(c.name, tick), done)
+        except Interrupted as e:
+            raise Interrupted(f"{e} Go on with: {shlex.join(['certus', *sys.argv[1:]])}") from None
+    return results, failed
+
+
+def tell_failures(failed: Failures) -> int:
     for name, reason in failed.items():
         print(f"certus: {name} failed: {reason}", file=sys.stderr)
     return 1 if failed else 0

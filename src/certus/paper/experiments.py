@@ -1,0 +1,179 @@
+"""The paper's experiments by name: which arms are trained on which tasks. How large, a scale says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from certus.errors import UsageError, unknown
+from certus.paper.printed import ARMS, TABLE1, Figure
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt: a data set, so many labels, a fraction of them wrong."""
+
+    data: str
+    labels: int
+    noise: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.labels}" + f"-noise{100 * self.noise:g}" * (self.noise > 0)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method, with those of its options that the experiment is about."""
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    told: str = ""  # what sets it apart from the method as it is
+    rotnet: bool = False  # starts from a trunk that has learnt to tell how an image was turned
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, (self.method, self.told, "from RotNet" * self.rotnet)))
+
+    @property
+    def folder(self) -> str:
+        return self.name.replace(", ", "-").replace(" ", "-")
+
+    def printed(self, task: Task) -> Figure | None:
+        """In the paper's table."""
+        name = self.name.removesuffix(", from RotNet")
+        return None if task.noise else TABLE1.get((task.data, task.labels), {}).get(name)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    summary: str
+    arms: tuple[Arm, ...]
+    tasks: tuple[Task, ...]
+    references: tuple[str, ...]  # arms that the others' differences are told to
+    asks_unlabelled: bool = False  # also what a trained network says of the images that it learnt from without labels
+
+    def cells(self, only: str = "") -> list[tuple[Task, Arm]]:
+        """Every task with every arm, or those whose TASK/ARM some pattern fits."""
+        found = [(task, arm) for task in self.tasks for arm in self.arms]
+        patterns = [p.strip() for p in only.split(";") if p.strip()]
+        fitting = {p: [c for c in found if fits(p, *c)] for p in patterns}
+        for pattern, cells in fitting.items():
+            if not cells:
+                raise UsageError(
+                    f"No cell of {self.name} fits --only {pattern!r}: `certus paper {self.name} --list` names them all."
+                )
+        return [c for c in found if not patterns or any(c in cells for cells in fitting.values())]
+
+
+def fits(pattern: str, task: Task, arm: Arm) -> bool:
+    """TASK, TASK/ARM or */ARM, with * and ? for what is left open."""
+    wanted_task, _, wanted_arm = pattern.partition("/")
+    return fnmatchcase(task.name, wanted_task) and any(
+        fnmatchcase(name, wanted_arm or "*") for name in (arm.name, arm.folder)
+    )
+
+
+def ccl(told: str = "", **options: Any) -> Arm:
+    """FT-CCL; one whose metric or draws are told does not take the paper's certainty."""
+    quick = {"certainty": "quick"} if options.keys() & {"metric", "draws"} else {}
+    return Arm("ft-ccl", quick | options, told)
+
+
+SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT = map(
+    Arm, ("supervised", "mean-teacher", "filtering-ccl", "temperature-ccl", "ft-ccl")
+)
+TEACHERS = {n: ccl(f"{n} teachers", teachers=n) for n in (2, 3, 4)}
+PAPER_CERTAINTY = ccl("the paper's certainty", certainty="paper")  # at each scale one of the two is ft-ccl as it is
+QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
+RANDOM = ccl("random ranks", metric="random")
+CONFIDENCE = ccl("confidence ranks", metric="confidence")
+STRONG = ccl("strong views", student_view="strong")
+
+# The paper's rows in its order, then those that it has not: the controls first.
+ROWS = (
+    *(Arm(name) for name in ARMS if "," not in name),
+    TEACHERS[2],
+    TEACHERS[3],
+    RANDOM,
+    CONFIDENCE,
+    PAPER_CERTAINTY,
+    QUICK_CERTAINTY,
+    Arm("label-propagation"),
+    Arm("pseudo-label"),
+    Arm("entropy-minimisation"),
+    Arm("fixmatch"),
+    STRONG,
+)
+
+ABLATION = (
+    SUPERVISED,
+    MEAN_TEACHER,
+    FT,
+    RANDOM,
+    CONFIDENCE,
+    PAPER_CERTAINTY,
+    QUICK_CERTAINTY,
+    FILTERING,
+    TEMPERATURE,
+    ccl("hard filter alone", probabilistic=False, temper=False),
+    ccl("probabilistic filter alone", hard=False, temper=False),
+    ccl("without the hard filter", hard=False),
+    ccl("without the probabilistic filter", probabilistic=False),
+    *(ccl(f"T = {t}", draws=f"independent:{t}") for t in (2, 3, 5, 10, 20)),
+    *(ccl(f"metric {name.upper()}", metric=name) for name in ("pv", "ev", "mi")),
+    *TEACHERS.values(),
+)
+
+THOUSAND = Task("cifar10", 1000)
+
+EXPERIMENTS = {
+    e.name: e
+    for e in (
+        Experiment(
+            "table1",
+            "test errors of every method on CIFAR-10, CIFAR-100 and SVHN, beside those that the paper prints",
+            ROWS,
+            tuple(Task(*task) for task in TABLE1),
+            ("supervised", "mean-teacher"),
+        ),
+        Experiment(
+            "uncertainty",
+            "what each uncertainty is worth: accuracy against it on the unlabelled and on the test images",
+            (FT,),
+            (THOUSAND,),
+            ("ft-ccl",),
+            asks_unlabelled=True,
+        ),
+        Experiment(
+            "selection",
+            "how right the selected targets are, against all targets, over training",
+            (FT, FILTERING, CONFIDENCE, RANDOM),
+            (THOUSAND,),
+            ("ft-ccl", "ft-ccl, random ranks"),
+        ),
+        Experiment(
+            "noise",
+            "4,000 labels of which 20, 30 or 50 % are wrong",
+            (SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT),
+            tuple(Task("cifar10", 4000, noise) for noise in (0.2, 0.3, 0.5)),
+            ("supervised", "mean-teacher"),
+        ),
+        Experiment(
+            "ablation",
+            "ours: FT-CCL without each of its parts, and with certainty replaced by confidence or by chance",
+            ABLATION,
+            (THOUSAND, Task("svhn", 1000)),
+            ("ft-ccl", "mean-teacher"),
+        ),
+    )
+}
+
+
+def experiment(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

@@ -1,0 +1,158 @@
+"""What an experiment found, beside what the paper prints: plain dictionaries for JSON, and their Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from certus.certainty import METRICS
+from certus.compare import Cell, difference_text, mean_std, mean_text
+from certus.folder import Folder
+from certus.paper.experiments import Arm, Experiment, Task
+from certus.report.numbers import auroc, band, bin_size, compared, rank_correlation, ranked_bins
+from certus.report.runs import Seen
+from certus.scores import wrong
+
+Results = Mapping[str, Mapping[str, Any]]
+MOMENTS = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a run, at which its selection is told
+
+
+def task_table(experiment: Experiment, task: Task, arms: Sequence[Arm], cells: Sequence[Cell], results: Results) -> Any:
+    """Test errors by arm, paired differences to the references, and the paper's figure."""
+    errors: dict[str, dict[int, float]] = {arm.name: {} for arm in arms}
+    seconds: dict[str, list[float]] = {arm.name: [] for arm in arms}
+    for cell in cells:
+        if result := results.get(cell.name):
+            errors[cell.arm][cell.config.seed] = result["test_error"]
+            seconds[cell.arm].append(result["seconds"])
+    found = {}
+    for arm in arms:
+        mine = errors[arm.name]
+        spent = mean_std(seconds[arm.name])[0] if mine else None
+        differences = {
+            name: compared(mine, errors[name]) | {"to": name}
+            for name in experiment.references
+            if name in errors and name != arm.name and mine and errors[name]
+        }
+        found[arm.name] = {
+            **compared(mine, None),
+            "test_error": {str(seed): e for seed, e in sorted(mine.items())},
+            "seconds": spent,
+            "differences": {
+                name: {key: row[key] for key in ("difference", "p", "reduction")} for name, row in differences.items()
+            },
+            "printed": arm.printed(task),
+        }
+    return {"data": task.data, "labels": task.labels, "label_noise": task.noise, "arms": found}
+
+
+def uncertainty_table(folders: Sequence[Folder]) -> dict[str, Any]:
+    """How well each uncertainty finds mistakes: rank correlation of the bins and AUROC, over seeds."""
+    found: dict[str, Any] = {}
+    for part in ("unlabelled", "test"):
+        said = [s for f in folders if (s := spoken(f, part))]
+        if not said:
+            continue
+        size = bin_size(len(said[0]["labels"]))
+        found[part] = {"images": len(said[0]["labels"]), "n": len(said), "metrics": {}}
+        for name in (*METRICS, "confidence"):
+            if not all(name in s for s in said):
+                continue
+            missed = [wrong(s["probabilities"], s["labels"]) for s in said]
+            bins = [ranked_bins(1 - m, s[name], size) for m, s in zip(missed, said, strict=True)]
+            found[part]["metrics"][name] = {
+                "rank correlation": spread(rank_correlation(b) for b in bins),
+                "auroc": spread(auroc(m, s[name]) for m, s in zip(missed, said, strict=True)),
+            }
+    return found
+
+
+def spoken(folder: Folder, part: str) -> Mapping[str, Tensor]:
+    run = Seen(folder, folder.load_config())
+    return run.said if part == "test" else run.said_unlabelled
+
+
+def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
+    there = [v for v in values if v is not None]
+    if not there:
+        return None
+    mean, std = mean_std(there)
+    return {"mean": mean, "std": std}
+
+
+def selection_table(cells: Sequence[Cell], results: Results) -> dict[str, Any]:
+    """By arm, at a few moments of the run: the share of targets kept, how right they are, how right all are."""
+    found: dict[str, Any] = {}
+    for arm in dict.fromkeys(c.arm for c in cells):
+        runs = [Seen(c.folder, c.config) for c in cells if c.arm == arm and c.name in results]
+        curves = {
+            name: band([curve for r in runs if (curve := r.of_targets("consistency", *keys))])
+            for name, keys in (
+                ("kept", ("kept", "all")),
+                ("selected", ("accuracy", "selected")),
+                ("all", ("accuracy", "all")),
+            )
+        }
+        epochs = curves["all"]["epoch"]
+        if len(epochs):
+            found[arm] = {
+                "n": len(runs),
+                "moments": [moment(curves, max(1, round(share * epochs[-1]))) for share in MOMENTS],
+            }
+    return found
+
+
+def moment(curves: Mapping[str, Mapping[str, Any]], epoch: float) -> dict[str, float | None]:
+    """Every curve (%) at its epoch nearest to this one; None for a curve that has none (a filter that kept nothing)."""
+    row: dict[str, float | None] = {"epoch": epoch}
+    for name, curve in curves.items():
+        away = [abs(e - epoch) for e in curve["epoch"]]
+        row[name] = 100 * float(curve["mean"][away.index(min(away))]) if away else None
+    return row
+
+
+def rows_of(table: Mapping[str, Any], references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and cells of a task's table as text; arms without a finished run are left out."""
+    there = [name for name in references if table["arms"].get(name, {}).get("n")]
+    heads = ["", "test error (%)", "n", *(f"difference to {name}" for name in there), "the paper's"]
+    rows = []
+    for name, v in table["arms"].items():
+        if not v["n"]:
+            continue
+        differences = [difference_text(v["differences"].get(r, {}).get("difference")) for r in there]
+        mark = " (preliminary)" * v["preliminary"]
+        paper = "{:.2f} ± {:.2f}".format(*v["printed"]) if v["printed"] else "–"
+        rows.append([name, mean_text(v) + mark, str(v["n"]), *differences, paper])
+    return heads, rows
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def uncertainty_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    heads = ["images", "uncertainty", "rank correlation with accuracy", "AUROC of finding mistakes", "n"]
+    rows = []
+    for part, v in found.items():
+        for name, worth in v["metrics"].items():
+            told = [
+                "–" if w is None else f"{w['mean']:.3f}" + (f" ± {w['std']:.3f}" if w["std"] is not None else "")
+                for w in (worth["rank correlation"], worth["auroc"])
+            ]
+            short = name if name == "confidence" else name.upper()
+            rows.append([f"{part} ({v['images']:,})", short, *told, str(v["n"]) + " (preliminary)" * (v["n"] < 3)])
+    return heads, rows
+
+
+def selection_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    heads = ["", "epoch", "kept (%)", "selected right (%)", "all right (%)", "n"]
+    rows = []
+    for arm, v in found.items():
+        mark = " (preliminary)" * (v["n"] < 3)
+        for m in v["moments"]:
+            told = ["–" if m[key] is None else f"{m[key]:.1f}" for key in ("kept", "selected", "all")]
+            rows.append([arm, f"{m['epoch']:.0f}", *told, f"{v['n']}{mark}"])
+    return heads, rows

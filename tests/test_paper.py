@@ -1,0 +1,298 @@
+"""The paper's experiments: what they train, that they go on where they were, and the tables beside the paper's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from certus import cli, paper
+from certus.compare import paired
+from certus.config import Config
+from certus.data.dataset import Dataset, Part
+from certus.errors import CertusError, UsageError
+from certus.folder import Folder
+from certus.paper import Arm, Experiment, Scale, Task, scales, tables
+from certus.paper.printed import ARMS, TABLE1
+from certus.paper.scales import CPU, FULL
+from certus.report.runs import Seen
+
+TINY = Scale(
+    "cpu",
+    seeds=2,
+    settings={
+        "network": "cnn13",
+        "width": 2,
+        "labelled_batch": 10,
+        "unlabelled_batch": 20,
+        "unlabelled": 200,
+        "validation": 100,
+        "steps": 30,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIFAR-10 in its official format, but 4,400 training images and 300 of test; a class is a shade of grey."""
+    home = tmp_path_factory.mktemp("data")
+    folder = home / "cifar-10-batches-bin"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+
+    def write(name: str, n: int) -> None:
+        labels = np.arange(n) % 10
+        images = random.normal(25 * labels[:, None] + 12, 8, (n, 3 * 32 * 32)).clip(0, 255).astype(np.uint8)
+        (folder / name).write_bytes(np.concatenate([labels[:, None].astype(np.uint8), images], 1).tobytes())
+
+    for i in range(1, 6):
+        write(f"data_batch_{i}.bin", 880)
+    write("test_batch.bin", 300)
+    (folder / "batches.meta.txt").write_text("\n".join(f"shade {c}" for c in range(10)) + "\n")
+    return home
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(scales.SCALES, "cpu", TINY)
+
+
+def ask(*words: object) -> int:
+    return cli.run(["paper", *map(str, words)])
+
+
+def paper_size(name: str, *_: object) -> Dataset:
+    """As large as the real one, but every image is the same."""
+    train, test = {"svhn": (73257, 26032)}.get(name, (50000, 10000))
+    classes = 100 if name == "cifar100" else 10
+
+    def part(n: int) -> Part:
+        return Part(torch.zeros(1, 3, 32, 32, dtype=torch.uint8).expand(n, -1, -1, -1), torch.arange(n) % classes)
+
+    return Dataset(name, tuple(f"class {c}" for c in range(classes)), part(train), part(test))
+
+
+@pytest.fixture
+def real_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scales, "load", paper_size)
+
+
+def every_cell(scale: Scale) -> list[tuple[Experiment, Task, Arm]]:
+    return [(e, t, a) for e in paper.EXPERIMENTS.values() for t, a in paper.chosen(e, scale)]
+
+
+def test_what_the_paper_prints_is_all_there() -> None:
+    assert list(paper.EXPERIMENTS) == ["table1", "uncertainty", "selection", "noise", "ablation"]
+    table = paper.experiment("table1")
+    assert {(t.data, t.labels) for t in table.tasks} == set(TABLE1)
+    rows = {arm.name for arm in table.arms}
+    assert set(ARMS) <= rows
+    for task, printed in TABLE1.items():
+        assert set(printed) <= rows, task
+    assert {t.noise for t in paper.experiment("noise").tasks} == {0.2, 0.3, 0.5}
+
+
+def test_the_controls_differ_from_ft_ccl_in_their_ranks_alone() -> None:
+    arms = {arm.name: arm for arm in paper.experiment("ablation").arms}
+    for name, metric in (("ft-ccl, random ranks", "random"), ("ft-ccl, confidence ranks", "confidence")):
+        with_it = CPU.config(Task("moons", 6), arms[name], 0).options
+        without = CPU.config(Task("moons", 6), arms["ft-ccl"], 0).options
+        assert {k for k in with_it if with_it[k] != without[k]} == {"metric"}
+        assert with_it["metric"] == metric
+
+
+@pytest.mark.usefixtures("real_sizes")
+@pytest.mark.parametrize("scale", [FULL, CPU], ids=["full", "cpu"])
+def test_every_cell_of_every_experiment_is_a_valid_run(scale: Scale) -> None:
+    for experiment, task, arm in every_cell(scale):
+        config = scale.config(task, arm, 3)
+        assert (config.data, config.labels, config.label_noise) == (task.data, task.labels, task.noise)
+        assert (config.method, config.seed, config.threads) == (arm.method, 3, 1), experiment.name
+        assert config.steps > 0
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_full_is_the_size_of_the_paper() -> None:
+    for _, task, arm in every_cell(FULL):
+        config = FULL.config(task, arm, 0)
+        assert (config.network, config.width) == ("cnn13", 128)
+        assert config.labelled_batch + config.unlabelled_batch == 512
+        if "ccl" in arm.method or arm.method == "mean-teacher":
+            assert (config.labelled_batch, config.learning_rate, config.options["ramp"]) == (128, 0.1, 80)
+    assert FULL.seeds == 5
+    ft = FULL.config(Task("cifar10", 1000), Arm("ft-ccl"), 0)
+    assert ft.steps == 210 * 125  # 48,000 unlabelled images in batches of 384
+    assert ft.options["certainty"] == "paper"
+
+
+def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:
+    chosen = paper.chosen(paper.experiment("table1"), FULL)
+    assert all(arm.rotnet == ("ccl" in arm.method) for _, arm in chosen)
+    assert not any(arm.rotnet for _, arm in paper.chosen(paper.experiment("uncertainty"), FULL))
+    ft = next(arm for task, arm in chosen if arm.name == "ft-ccl, 2 teachers, from RotNet")
+    assert ft.printed(Task("cifar10", 1000)) == (13.68, 0.38)
+
+
+def test_starts_are_trained_once_for_each_data_set_and_seed(files: Path, tmp_path: Path) -> None:
+    scale = replace(TINY, rotnet=True, pretraining=0.5)
+    chosen = paper.chosen(paper.experiment("table1"), scale, "cifar10-1000/*ccl*;cifar10-1000/supervised")
+    before = paper.starts(chosen, scale, 2, tmp_path, str(files))
+    assert [(c.config.method, c.config.seed) for c in before] == [("rotation", 0), ("rotation", 1)]
+    assert before[0].config.steps > 1
+    for cell in paper.cells(chosen, scale, 2, tmp_path, str(files))["cifar10-1000"]:
+        own = str(before[cell.config.seed].folder.path)
+        assert cell.config.init == (own if "ccl" in cell.config.method else "")
+
+
+def test_only_takes_the_cells_that_fit() -> None:
+    table = paper.experiment("table1")
+    assert {t.name for t, _ in table.cells("svhn-*")} == {"svhn-1000"}
+    found = table.cells("*-1000/mean-teacher; cifar100-10000/ft-ccl, 2 teachers")
+    assert [(t.name, a.name) for t, a in found] == [
+        ("cifar10-1000", "mean-teacher"),
+        ("cifar100-10000", "ft-ccl, 2 teachers"),
+        ("svhn-1000", "mean-teacher"),
+    ]
+    assert table.cells("svhn-1000/ft-ccl-2-teachers") == table.cells("svhn-1000/ft-ccl, 2 teachers")
+    with pytest.raises(UsageError, match="No cell of table1 fits --only 'svhn-250'"):
+        table.cells("svhn-*;svhn-250")
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_an_arm_that_is_another_at_this_scale_is_run_once(tmp_path: Path) -> None:
+    ablation = paper.experiment("ablation")
+    for scale, left_out in ((CPU, "ft-ccl, quick certainty"), (FULL, "ft-ccl, the paper's certainty")):
+        arms = {c.arm for c in paper.cells(paper.chosen(ablation, scale), scale, 1, tmp_path, "")["svhn-1000"]}
+        assert {a.name for a in ablation.arms} - arms == {left_out}
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_a_run_that_two_experiments_need_lies_in_one_place(tmp_path: Path) -> None:
+    def ft(name: str) -> tuple[Config, Path]:
+        chosen = paper.chosen(paper.experiment(name), CPU, "cifar10-1000/ft-ccl")
+        (cell,) = paper.cells(chosen, CPU, 1, tmp_path, "")["cifar10-1000"]
+        return cell.config, cell.folder.path
+
+    assert ft("table1") == ft("uncertainty") == ft("selection") == ft("ablation")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_selection_end_to_end_then_again_and_published(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, public = tmp_path / "runs", tmp_path / "results"
+    only = ("--only", "*/ft-ccl;*/ft-ccl, random ranks", "--data-dir", files, "--out", out)
+    assert ask("selection", *only) == 0
+    said = capsys.readouterr()
+    assert "14.14 ± 0.46" in said.out
+    assert "width 2 instead of 128" in said.out.replace("\n", " ")
+    assert "preliminary" in said.out  # two seeds
+    folder = Folder(out / "cifar10-1000" / "ft-ccl-seed1")
+    table = json.loads((out / "selection" / "results.json").read_text())
+    errors = table["tasks"]["cifar10-1000"]["arms"]["ft-ccl"]["test_error"]
+    assert errors["1"] == folder.load_result()["test_error"]
+    last = table["selection"]["ft-ccl"]["moments"][-1]
+    lines = [Seen(Folder(out / "cifar10-1000" / f"ft-ccl-seed{s}"), folder.load_config()).lines[-1] for s in (0, 1)]
+    assert last["all"] == pytest.approx(
+        100 * np.mean([li["targets"]["consistency"]["accuracy"]["all"] for li in lines])
+    )
+    assert (out / "selection" / "report.html").is_file()
+    assert list((out / "selection" / "figures").glob("*.png"))
+
+    written = folder.result.stat().st_mtime_ns
+    (out / "cifar10-1000" / "ft-ccl-random-ranks-seed0" / "result.json").unlink()  # as if it had been stopped
+    assert ask("selection", *only, "--publish", public) == 0
+    said = capsys.readouterr()
+    assert "width 2" in said.out
+    assert folder.result.stat().st_mtime_ns == written
+    assert json.loads((out / "selection" / "results.json").read_text()) == table
+    texts = [p.read_text() for p in public.rglob("*") if p.suffix in (".toml", ".json", ".jsonl", ".md")]
+    assert len(texts) == 3 * 4 + 2
+    assert not [
+        t for t in texts if str(tmp_path) in t.replace(str(public), "").replace(str(out), "") and "certus" not in t
+    ]
+    assert not list(public.rglob("*.safetensors"))
+    assert cli.run(["report", str(public / "runs" / "cifar10-1000"), "--out", str(tmp_path / "r.html")]) == 0
+
+
+@pytest.mark.usefixtures("tiny")
+def test_uncertainty_asks_the_unlabelled_images_too(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    assert ask("uncertainty", "--data-dir", files, "--out", out, "--seeds", 1, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["uncertainty"]
+    assert (found["unlabelled"]["images"], found["test"]["images"]) == (200, 300)
+    assert set(found["test"]["metrics"]) == {"pv", "ev", "pe", "mi", "pr", "confidence"}
+    assert Folder(out / "cifar10-1000" / "ft-ccl-seed0").unlabelled.is_file()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_noise_has_the_wrong_labels_that_it_tells(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    assert ask("noise", "--only", "*-noise50/supervised", "--data-dir", files, "--out", out, "--seeds", 1) == 0
+    wrong = json.loads((out / "cifar10-4000-noise50" / "supervised-seed0" / "split.json").read_text())["wrong labels"]
+    assert 1600 < len(wrong) < 2000  # half of 4,000 drawn anew, of which a tenth is right by chance
+
+
+def test_listing_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ask() == 0
+    assert "ablation" in capsys.readouterr().out
+    assert ask("noise", "--list") == 0
+    assert "cifar10-4000-noise20/mean-teacher" in capsys.readouterr().out.splitlines()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("table2",), "experiment"),
+        (("table1", "--scale", "huge"), "scale"),
+        (("noise", "--seeds", "0"), "--seeds must be at least 1"),
+        (("noise", "--workers", "0"), "--workers must be at least 1"),
+        (("noise", "--data-dir", "/nonexistent"), "nonexistent"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(CertusError, match=said):
+        ask(*words)
+
+
+def test_a_task_s_table_is_what_the_results_say() -> None:
+    noise, task = paper.experiment("noise"), Task("cifar10", 4000)
+    arms = [Arm("supervised"), Arm("mean-teacher"), Arm("ft-ccl")]
+    errors = {"supervised": {0: 40.0, 1: 42.0, 2: 41.0}, "mean-teacher": {0: 30.0, 1: 33.0}, "ft-ccl": {}}
+
+    def cell(arm: str, seed: int) -> object:
+        return paper_cell(arm, seed)
+
+    cells = [cell(arm, seed) for arm, found in errors.items() for seed in range(3)]
+    results = {
+        f"{arm}{s}": {"test_error": e, "seconds": 10.0} for arm, found in errors.items() for s, e in found.items()
+    }
+    table = tables.task_table(noise, task, arms, cells, results)["arms"]  # type: ignore[arg-type]
+    assert (table["supervised"]["mean"], table["supervised"]["std"], table["supervised"]["n"]) == (41.0, 1.0, 3)
+    assert table["mean-teacher"]["differences"]["supervised"]["difference"] == paired(
+        errors["mean-teacher"], errors["supervised"]
+    )
+    assert table["ft-ccl"]["n"] == 0
+    assert table["mean-teacher"]["printed"] == (12.31, 0.28)
+    heads, rows = tables.rows_of({"arms": table}, noise.references)
+    assert [row[0] for row in rows] == ["supervised", "mean-teacher"]
+    assert rows[0][1] == "41.00 ± 1.00"
+    assert rows[1][1] == "31.50 ± 2.12 (preliminary)"
+    assert rows[1][heads.index("difference to supervised")].startswith("-9.50 [")
+    assert rows[1][-1] == "12.31 ± 0.28"
+
+
+def paper_cell(arm: str, seed: int) -> object:
+    from types import SimpleNamespace
+
+    return SimpleNamespace(name=f"{arm}{seed}", arm=arm, config=SimpleNamespace(seed=seed))
