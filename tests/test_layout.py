@@ -10,8 +10,8 @@ import certus
 ROOT = Path(certus.__file__).parent
 ORDER = """errors allocation randomness schedules losses certainty scores data models.roles models.modes models
 moments draws views target step reads selection temperature material teachers method methods presets config evaluate
-checkpoint pretraining observe run cost folder stopping train model classifier progress compare figures report paper
-commands flags cli __main__""".split()
+checkpoint pretraining observe run cost folder stopping train hindsight model classifier progress compare figures report
+paper commands flags cli __main__""".split()
 
 
 def place(module: str) -> int:

@@ -10,12 +10,18 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
+import torch
 from matplotlib.image import imread
+from safetensors.torch import load_file
+from sklearn.metrics import roc_auc_score
 
 from certus import scores
 from certus.cli import run
@@ -23,8 +29,9 @@ from certus.compare import cell_folder
 from certus.config import resolve
 from certus.errors import UsageError
 from certus.folder import Folder
-from certus.report import write
-from certus.report.runs import Seen
+from certus.hindsight import ask_unlabelled
+from certus.report import answers, targets, write
+from certus.report.runs import Arm, Seen
 from certus.run import build, complete
 from certus.train import Progress, ignore, train
 
@@ -112,8 +119,10 @@ def test_the_page_needs_nothing_from_elsewhere_and_every_figure_has_caption_and_
     names = re.findall(r'<figure id="([^"]+)"', text)
     assert set(names) == set(page.figures) == set(page.captions)
     assert {"learning-curves", "risk-coverage", "reliability", "losses", "time"} <= set(names)
-    for kind in ("consistency-targets", "consistency-filter", "uncertainty", "bins", "class-pv", "confusion"):
+    of_targets = [f"consistency-{kind}" for kind in ("targets", "filter", "classes", "uncertainty")]
+    for kind in (*of_targets, "bins", "class-pv", "confusion"):
         assert f"ft-ccl-{kind}" in names
+    assert "ft-ccl-unlabelled-bins" not in names  # nobody has asked
     for name in names:
         assert len(page.captions[name]) > 40
         assert len(table(page.figures[name])) > 0
@@ -142,6 +151,24 @@ def test_the_numbers_are_those_of_the_run_files(reported: tuple[str, Path, Path]
             if li["epoch"] == int(row["epoch"])
         ]
         assert float(row["mean"]) == pytest.approx(100 * sum(values) / len(values))
+    for row in table(page.figures["ft-ccl-consistency-classes"]):
+        counts = [
+            li["targets"]["consistency"]["classes"] for m in lines for li in m if li["epoch"] == int(row["epoch"])
+        ]
+        shares = [100 * c[int(row["class"])] / sum(c) for c in counts if sum(c)]
+        assert float(row["mean"]) == pytest.approx(sum(shares) / len(shares))
+        assert int(row["n"]) == len(shares)
+    sure = table(page.figures["ft-ccl-consistency-uncertainty"])
+    assert {(r["images"], r["quantity"]) for r in sure} == {
+        (part, q) for part in ("labelled", "unlabelled") for q in ("mean", "q05", "q25", "q50", "q75", "q95")
+    }
+    for row in (r for r in sure if r["quantity"] == "q25"):
+        of_both = [
+            li["targets"]["consistency"]["uncertainty"] for m in lines for li in m if li["epoch"] == int(row["epoch"])
+        ]
+        a, b = (u[row["images"]]["quantiles"][1] for u in of_both)
+        assert float(row["mean"]) == pytest.approx((a + b) / 2)
+        assert float(row["std"]) == pytest.approx(abs(a - b) / 2**0.5)
     said = [Seen(f, f.load_config()).said for f in runs]
     last = [r for r in table(page.figures["risk-coverage"]) if r["arm"] == "ft-ccl"][-1]
     expected = sum(scores.error(s["probabilities"], s["labels"]) for s in said) / 2
@@ -156,6 +183,108 @@ def test_the_numbers_are_those_of_the_run_files(reported: tuple[str, Path, Path]
     assert float(rows["ft-ccl"]["difference"]) == pytest.approx(gap)
     assert rows["supervised"]["difference"] == ""
     assert "preliminary" in text
+
+
+def test_the_unlabelled_images_that_were_asked_are_drawn_before_the_test_images(
+    comparison: Path, tmp_path: Path
+) -> None:
+    runs = [Folder(Path(shutil.copytree(cell_folder(comparison, "ft-ccl", s).path, tmp_path / str(s)))) for s in (0, 1)]
+    figures, asked = [], []
+    for folder in runs:
+        ask_unlabelled(folder)
+        asked.append(load_file(folder.unlabelled))
+        write([f.path for f in runs], tmp_path / "r.html")
+        page = Page((tmp_path / "r.html").read_text())
+        names = list(page.figures)
+        assert names.index("ft-ccl-unlabelled-bins") == names.index("ft-ccl-bins") - 1
+        assert f"Means over n = {len(asked)};" in page.captions["ft-ccl-unlabelled-bins"]
+        assert "Means over n = 2;" in page.captions["ft-ccl-bins"]
+        figures.append(page.figures)
+    text = (tmp_path / "r.html").read_text()
+    for images in ("unlabelled images (D_U)", "test images (D_T)"):
+        assert f"<h3>Accuracy against uncertainty: {images}</h3>" in text
+    assert figures[0]["ft-ccl-bins"] == figures[1]["ft-ccl-bins"]
+    for n in (1, 2):
+        rows = [r for r in table(figures[n - 1]["ft-ccl-unlabelled-bins"]) if r["uncertainty"] == "pe"]
+        missed = [(a["probabilities"][0].argmax(1) != a["labels"]).numpy() for a in asked[:n]]
+        areas = [roc_auc_score(m, a["pe"].numpy()) for m, a in zip(missed, asked, strict=False)]
+        assert float(rows[0]["AUROC"]) == pytest.approx(sum(areas) / n)
+        surest = [m[a["pe"].argsort(stable=True).numpy()[:100]] for m, a in zip(missed, asked, strict=False)]
+        assert float(rows[0]["accuracy (%)"]) == pytest.approx(100 - 100 * sum(s.mean() for s in surest) / n)
+        assert len(rows) == len(asked[0]["labels"]) // 100
+
+
+def test_seeds_that_know_the_labels_of_more_images_have_more_bins() -> None:
+    def said(n: int, wrong_from: int) -> dict[str, torch.Tensor]:
+        probabilities = torch.tensor([[0.9, 0.1]]).expand(n, 2)
+        order = torch.arange(n)
+        return {"probabilities": probabilities, "labels": (order >= wrong_from).long(), "pe": order / n}
+
+    (drawn,) = answers.ranked("bins", "unlabelled images", "D_U", "", [said(40, 20), said(48, 40)])
+    assert [row[2] for row in drawn.rows] == [100] * 5 + [50] * 5 + [0] * 2
+
+
+def observed(folder: Path, epochs: Sequence[dict[str, Any]], classes: int) -> Seen:
+    """A run of which only this was written of its targets."""
+    folder.mkdir()
+    lines = [{"epoch": i + 1, "step": i + 1, "losses": {}, "targets": targets} for i, targets in enumerate(epochs)]
+    Folder(folder).metrics.write_text("".join(json.dumps(li) + "\n" for li in lines))
+    Folder(folder).model.write_text(json.dumps({"classes": [f"class {c}" for c in range(classes)]}))
+    return Seen(Folder(folder), resolve({**DIGITS, "method": "ft-ccl"}))
+
+
+def test_of_a_hundred_classes_only_the_rarest_the_median_and_the_most_frequent_are_drawn(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    counts = random.integers(0, 50, (2, 3, 2, 100))  # seed, epoch, student, class
+    counts[1, 2] = 0  # a filter that kept nothing: there are no shares to speak of
+    made = [
+        [{f"consistency {i + 1}": {"classes": c.tolist(), "kept": {"all": 0.5}} for i, c in enumerate(e)} for e in run]
+        for run in counts
+    ]
+    arm = Arm("ft-ccl", tuple(observed(tmp_path / str(s), epochs, 100) for s, epochs in enumerate(made)))
+    (drawn,) = targets.classes(arm)
+    pooled = counts.sum(2)
+    for name, of in (("rarest class", np.min), ("median class", np.median), ("most frequent class", np.max)):
+        rows = [r for r in drawn.rows if r[0] == name]
+        for epoch in (1, 2):
+            each = [100 * of(seed[epoch - 1] / seed[epoch - 1].sum()) for seed in pooled]
+            assert rows[epoch - 1][1:] == pytest.approx((epoch, np.mean(each), np.std(each, ddof=1), 2))
+        assert rows[2][1:] == pytest.approx((3, 100 * of(pooled[0, 2] / pooled[0, 2].sum()), 0, 1))
+    assert len(drawn.rows) == 9
+    assert "Here every target is taught" not in drawn.caption
+
+
+@pytest.mark.parametrize("classes", [2, 10, 11])
+def test_up_to_ten_classes_have_a_line_each_beside_the_even_share(tmp_path: Path, classes: int) -> None:
+    told = {"consistency": {"classes": list(range(1, classes + 1)), "kept": {"all": 1.0}}}
+    (drawn,) = targets.classes(Arm("mean-teacher", (observed(tmp_path / "run", [told, told], classes),)))
+    (axes,) = drawn.picture.axes
+    *lines, even = axes.get_lines()
+    assert np.unique(even.get_ydata()).tolist() == [100 / classes]
+    labels = [line.get_label() for line in lines]
+    assert labels == [f"class {c}" for c in range(classes)] if classes <= 10 else len(lines) == 3
+    assert "Here every target is taught" in drawn.caption
+
+
+def test_uncertainty_is_the_mean_of_students_and_seeds_and_its_band_is_over_seeds(tmp_path: Path) -> None:
+    def epoch(*medians: float) -> dict[str, Any]:
+        spreads = [{"mean": 2 * m, "quantiles": [0.0, m / 2, m, 3 * m / 2, 2 * m]} for m in medians]
+        return {
+            f"consistency {i + 1}": {"uncertainty": {"labelled": None, "unlabelled": s}} for i, s in enumerate(spreads)
+        }
+
+    seeds = [[epoch(1, 3), epoch(2, 4)], [epoch(5, 7)]]  # the second has come less far
+    arm = Arm("ft-ccl", tuple(observed(tmp_path / str(i), s, 10) for i, s in enumerate(seeds)))
+    (drawn,) = targets.uncertainty(arm)
+    rows = {r[1:3]: r[3:] for r in drawn.rows}
+    assert {r[0] for r in drawn.rows} == {"unlabelled"}
+    assert rows["q50", 1] == pytest.approx((4, 8**0.5, 2))
+    assert rows["q50", 2] == pytest.approx((3, 0, 1))
+    assert rows["q25", 1] == pytest.approx((2, 2**0.5, 2))
+    assert rows["mean", 1] == pytest.approx((8, 32**0.5, 2))
+    (shade,) = drawn.picture.axes[0].collections
+    assert shade.get_paths()[0].vertices[:, 1].max() == pytest.approx(4 + 8**0.5)
+    assert not list(targets.uncertainty(Arm("pi", (observed(tmp_path / "none", [{"consistency": {}}], 10),))))
 
 
 def test_one_run_and_the_same_run_twice(comparison: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from certus.certainty import METRICS
-from certus.models.modes import dropout_only, evaluating
+from certus.data import Part
+from certus.models.modes import dropout_only, evaluating, has_dropout
 from certus.models.twins import quick_stages
 from certus.moments import Moments
 from certus.randomness import seed_global
@@ -56,6 +57,18 @@ def uncertainties(
         for name, values in parts.items():
             values.append(getattr(moments, name).cpu())
     return {name: torch.cat(values) for name, values in parts.items()}
+
+
+def answers(nets: Sequence[nn.Module], normalise: Normalise, part: Part, seed: int) -> dict[str, Tensor]:
+    """What a run keeps of its answers: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
+
+    The metrics are those of ten draws of the first network, where it has dropout.
+    """
+    said = {
+        "probabilities": torch.stack([probabilities(net, normalise, part.images) for net in nets]),
+        "labels": part.labels,
+    }
+    return said | (uncertainties(nets[:1], normalise, part.images, 10, seed) if has_dropout(nets[0]) else {})
 
 
 def errors(nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, labels: Tensor) -> list[float]:

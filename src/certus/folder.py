@@ -6,6 +6,7 @@ environment.json          versions, machine, threads
 metrics.jsonl             one line per epoch
 checkpoints/              the newest state
 predictions.safetensors   what the answering networks said of the test images
+unlabelled.safetensors    the same of the run's unlabelled images, where certus.hindsight has asked
 result.json               the test error, read once, at the end
 """
 
@@ -51,6 +52,14 @@ class Folder:
         return self.path / "predictions.safetensors"
 
     @property
+    def unlabelled(self) -> Path:
+        return self.path / "unlabelled.safetensors"
+
+    @property
+    def split(self) -> Path:
+        return self.path / "split.json"
+
+    @property
     def result(self) -> Path:
         return self.path / "result.json"
 
@@ -67,7 +76,7 @@ class Folder:
         seen = run.labels[split.labelled.to(run.labels.device)].cpu()
         noisy = seen != data.train.labels[split.labelled]
         put_json(
-            self.path / "split.json",
+            self.split,
             {
                 "data": config.data,
                 "fingerprint": data.fingerprint,
@@ -120,10 +129,13 @@ class Folder:
             f.write(json.dumps(record) + "\n")
 
 
-def put(path: Path, text: str) -> None:
+def put(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text)
+    if isinstance(content, str):
+        fresh.write_text(content)
+    else:
+        fresh.write_bytes(content)
     fresh.replace(path)
 
 

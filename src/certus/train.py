@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -19,9 +18,8 @@ from certus.allocation import keep_freed_memory
 from certus.config import Config
 from certus.cost import step_bytes
 from certus.errors import CertusError
-from certus.evaluate import probabilities, uncertainties
-from certus.folder import Folder, put_json
-from certus.models.modes import has_dropout
+from certus.evaluate import answers
+from certus.folder import Folder, put, put_json
 from certus.models.roles import role
 from certus.observe import Observer
 from certus.randomness import untouched_generator
@@ -197,12 +195,9 @@ def conclude(run: Run, folder: Folder, seconds: float) -> dict[str, Any]:
     """Read the test set, once: each answering network's error and their mean, and what was said of each image."""
     test, nets, each = run.data.test, run.method.answers, []
     if nets and len(test):
-        said = torch.stack([probabilities(net, run.data.normalised, test.images) for net in nets])  # (n, N, C)
-        each = [error(p, test.labels) for p in said]
-        tensors = {"probabilities": said, "labels": test.labels}
-        if has_dropout(nets[0]):
-            tensors |= uncertainties(nets[:1], run.data.normalised, test.images, passes=10, seed=run.config.seed)
-        folder.predictions.write_bytes(save(tensors))
+        said = answers(nets, run.data.normalised, test, run.config.seed)
+        each = [error(p, test.labels) for p in said["probabilities"]]
+        put(folder.predictions, save(said))
     validation = run.validation_errors()
     result = {
         "method": run.config.method,

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from certus import paper, report
-from certus.afterwards import ask_unlabelled
 from certus.commands.comparing import run_cells, tell_failures
 from certus.commands.training import Given
 from certus.compare import Cell
 from certus.errors import UsageError
 from certus.folder import put, put_json
+from certus.hindsight import ask_unlabelled
 from certus.paper import tables
 from certus.paper.publishing import publish
 from certus.progress import console

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 
 from certus.errors import UsageError
 from certus.folder import put
-from certus.report import answers, curves
+from certus.report import answers, curves, targets
 from certus.report.figure import STYLE, Drawn, slug
 from certus.report.page import csv_link, figures_html, page, section, sentence
 from certus.report.runs import Arm, arms, find
@@ -73,9 +73,10 @@ def compose(grouped: Sequence[Arm], notes: Sequence[str]) -> tuple[str, list[Dra
         images, why = thumbnails(arm)
         own = unique(
             [
-                *curves.selected(arm),
-                *curves.filters(arm),
-                *curves.uncertainty(arm),
+                *targets.selected(arm),
+                *targets.filters(arm),
+                *targets.classes(arm),
+                *targets.uncertainty(arm),
                 *answers.bins(arm),
                 *answers.class_certainty(arm),
                 *answers.confusions(arm),

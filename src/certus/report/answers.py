@@ -1,4 +1,4 @@
-"""Figures of what came out, from predictions.safetensors: certainty, calibration, confusions."""
+"""Figures of what came out, from the answers that runs keep: certainty, calibration, confusions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from certus.certainty import METRICS
 from certus.report.figure import INK, SERIES, Drawn, canvas, legend, look, slug
-from certus.report.numbers import auroc, bin_size, by_class, confusion, rank_correlation, ranked_bins, reliability
-from certus.report.runs import Arm, Seen
+from certus.report.numbers import (
+    auroc,
+    band,
+    bin_size,
+    by_class,
+    confusion,
+    rank_correlation,
+    ranked_bins,
+    reliability,
+)
+from certus.report.runs import Arm
 from certus.scores import calibration_error, risk_coverage, wrong
 
 SHARES = [x / 50 for x in range(1, 51)]
@@ -93,51 +103,51 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
 
 
 def bins(arm: Arm) -> Iterable[Drawn]:
-    """The paper's figure: accuracy in bins ranked by each uncertainty."""
-    runs = arm.answering
-    if not runs:
-        return
-    n = len(runs[0].said["labels"])
+    """The paper's figure: accuracy in bins ranked by each uncertainty; on D_U as there, and on the test images."""
+    asked = [r.said_unlabelled for r in arm.runs if r.said_unlabelled]
+    why = "The paper's own panel: the images that the run was trained on without their labels, read afterwards. "
+    yield from ranked(f"{slug(arm.name)}-unlabelled-bins", "unlabelled images", "D_U", why, asked)
+    yield from ranked(f"{slug(arm.name)}-bins", "test images", "D_T", "", [r.said for r in arm.answering])
+
+
+def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str, Tensor]]) -> Iterable[Drawn]:
+    """Of what some runs said of these images; seeds that know the labels of more images have more bins."""
+    n = min((len(said["labels"]) for said in runs), default=0)
     size = bin_size(n)
     if n < 2 * size:
         return
     figure, (axes,) = canvas(4.0)
     rows: list[tuple[Any, ...]] = []
-    names = [name for name in (*METRICS, "confidence") if all(name in r.said for r in runs)]
+    names = [name for name in (*METRICS, "confidence") if all(name in said for said in runs)]
+    missed = [wrong(said["probabilities"], said["labels"]) for said in runs]
     for i, name in enumerate(names):
-        missed = [wrong(r.said["probabilities"], r.said["labels"]) for r in runs]
-        binned = [ranked_bins(1 - m, r.said[name], size) for m, r in zip(missed, runs, strict=True)]
-        accuracy = np.mean(binned, 0).tolist()
+        binned = [ranked_bins(1 - m, said[name], size) for m, said in zip(missed, runs, strict=True)]
+        accuracy = band([dict(enumerate(b)) for b in binned])["mean"].tolist()
         correlation = mean_of(rank_correlation(b) for b in binned)
-        area = mean_of(auroc(m, r.said[name]) for m, r in zip(missed, runs, strict=True))
-        short = "confidence" if name == "confidence" else name.upper()
+        area = mean_of(auroc(m, said[name]) for m, said in zip(missed, runs, strict=True))
+        metric = "confidence" if name == "confidence" else name.upper()
         axes.plot(
             range(1, len(accuracy) + 1),
             accuracy,
-            label=f"{short}: ρ {told(correlation)}, AUROC {told(area)}",
+            label=f"{metric}: ρ {told(correlation)}, AUROC {told(area)}",
             color=SERIES[i],
             linestyle="--" if name in ("pr", "confidence") else "-",
         )
         rows += [(name, b + 1, a, correlation, area) for b, a in enumerate(accuracy)]
-    axes.set_xlabel(f"bin of {size} test images, most certain first")
+    axes.set_xlabel(f"bin of {size} {images} ({short}), most certain first")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(top=102)
     legend(axes, columns=2)
     yield Drawn(
-        f"{slug(arm.name)}-bins",
-        "Accuracy against uncertainty, in ranked bins",
-        "A useful certainty begins at 100 % and falls to the right. ρ is Spearman's correlation of bin and accuracy "
-        "(−1 falls from bin to bin), AUROC the chance that a wrong answer is less certain than a right one (0.5 is "
-        f"worthless). Means over n = {len(runs)}; draws must beat plain confidence to be worth their cost.",
+        file,
+        f"Accuracy against uncertainty: {images} ({short})",
+        f"{why}A useful certainty begins at 100 % and falls to the right. ρ is Spearman's correlation of bin and "
+        "accuracy (−1 falls from bin to bin), AUROC the chance that a wrong answer is less certain than a right one "
+        f"(0.5 is worthless). Means over n = {len(runs)}; draws must beat plain confidence to be worth their cost.",
         ("uncertainty", "bin", "accuracy (%)", "Spearman", "AUROC"),
         rows,
         figure,
     )
-
-
-def classes_of(run: Seen, count: int) -> list[str]:
-    known = run.classes
-    return list(known) if len(known) == count else [str(c) for c in range(count)]
 
 
 def class_certainty(arm: Arm) -> Iterable[Drawn]:
@@ -146,7 +156,7 @@ def class_certainty(arm: Arm) -> Iterable[Drawn]:
     if not runs:
         return
     count = runs[0].said["probabilities"].shape[1]
-    names = classes_of(runs[0], count)
+    names = runs[0].class_names(count)
     each = []
     for r in runs:
         right, labels = 1 - wrong(r.said["probabilities"], r.said["labels"]), r.said["labels"]
@@ -182,7 +192,7 @@ def confusions(arm: Arm) -> Iterable[Drawn]:
         return
     table = np.sum([confusion(r.said["probabilities"], r.said["labels"]) for r in runs], axis=0)
     count = len(table)
-    names = classes_of(runs[0], count)
+    names = runs[0].class_names(count)
     share = table / np.maximum(table.sum(1, keepdims=True), 1)
     figure, (axes,) = canvas(4.6)
     for i, j in zip(*np.nonzero(table), strict=True):

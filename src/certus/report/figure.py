@@ -12,6 +12,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from certus.report.numbers import Array
 
@@ -39,6 +40,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+BAND = "Lines are means over seeds, bands ± one standard deviation."
 WIDTH = 5.0  # inches: its letters are legible on a telephone, and two such figures fit beside each other on a desk
 
 
@@ -90,12 +92,31 @@ def look(i: int) -> dict[str, Any]:
     return {"color": SERIES[i % len(SERIES)], "linestyle": DASHES[i // len(SERIES) % len(DASHES)]}
 
 
-def line(axes: Axes, curve: Mapping[str, Array], label: str, style: Mapping[str, Any], scale: float = 1.0) -> None:
+def line(
+    axes: Axes,
+    curve: Mapping[str, Array],
+    label: str,
+    style: Mapping[str, Any],
+    scale: float = 1.0,
+    banded: bool = True,
+) -> None:
     """A mean over seeds with its band of ± std; a curve of one epoch is a point."""
     x, mean, std = curve["epoch"], scale * curve["mean"], scale * curve["std"]
     axes.plot(x, mean, label=label, marker="o" if len(x) == 1 else None, **style)
-    if (std > 0).any():
+    if banded and (std > 0).any():
         axes.fill_between(x, mean - std, mean + std, color=style["color"], alpha=0.16, linewidth=0)
+
+
+def by_epoch(*panels: Axes) -> None:
+    """What runs from left to right in figures of training."""
+    panels[-1].set_xlabel("epoch (passes over the unlabelled images)")
+    for axes in panels:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def rows_of(name: str, curve: Mapping[str, Array]) -> list[tuple[Any, ...]]:
+    """Of a band, for the CSV: its name, epoch, mean, std, n."""
+    return [(name, *point) for point in zip(*(curve[k].tolist() for k in ("epoch", "mean", "std", "n")), strict=True)]
 
 
 def legend(*panels: Axes, columns: int = 0) -> None:

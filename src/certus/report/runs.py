@@ -45,24 +45,19 @@ class Seen:
     @cached_property
     def said(self) -> dict[str, Tensor]:
         """What its first answering network said of the test images: probabilities, labels, and every uncertainty."""
-        if not self.folder.predictions.is_file():
-            return {}
-        try:
-            said = load_file(self.folder.predictions)
-        except (SafetensorError, OSError) as e:
-            raise CertusError(f"{self.folder.predictions} cannot be read: {e}.") from None
-        probabilities = said["probabilities"][0]
-        drawn = {name: said[name] for name in METRICS if name in said}
-        return {
-            "probabilities": probabilities,
-            "labels": said["labels"],
-            **drawn,
-            "confidence": unconfidence(probabilities),
-        }
+        return answers_in(self.folder.predictions)
+
+    @cached_property
+    def said_unlabelled(self) -> dict[str, Tensor]:
+        """The same of its unlabelled images, where certus.hindsight has asked."""
+        return answers_in(self.folder.unlabelled)
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
         return tuple(json.loads(self.folder.model.read_text())["classes"]) if self.folder.model.is_file() else ()
+
+    def class_names(self, count: int) -> list[str]:
+        return list(self.classes) if len(self.classes) == count else [str(c) for c in range(count)]
 
     @property
     def error(self) -> float | None:
@@ -82,13 +77,23 @@ class Seen:
         """Its consistency terms, as far as they were observed."""
         return list(self.lines[-1].get("targets", {})) if self.lines else []
 
-    def of_targets(self, kind: str, *keys: str) -> dict[int, float]:
+    def of_targets(self, kind: str, *keys: str | int) -> dict[int, float]:
         """A recorded quantity by epoch, the mean over the students that have terms of this kind."""
         found = {}
         for line in self.lines:
             values = [dig(t, keys) for name, t in line.get("targets", {}).items() if kind_of(name) == kind]
             if there := [v for v in values if v is not None]:
                 found[line["epoch"]] = fmean(there)
+        return found
+
+    def class_shares(self, kind: str) -> dict[int, list[float]]:
+        """By epoch, the share of each class among the selected targets of this kind, all students taken together."""
+        found = {}
+        for line in self.lines:
+            counts = [t["classes"] for name, t in line.get("targets", {}).items() if kind_of(name) == kind]
+            each = [sum(c) for c in zip(*counts, strict=True)]
+            if total := sum(each):
+                found[line["epoch"]] = [n / total for n in each]
         return found
 
     def of_schedule(self, kind: str, key: str) -> dict[int, float]:
@@ -129,9 +134,31 @@ class Arm:
         return list(dict.fromkeys(kind_of(name) for run in self.runs for name in run.terms()))
 
 
-def dig(record: Any, keys: Sequence[str]) -> Any:
+def answers_in(path: Path) -> dict[str, Tensor]:
+    """The first answering network's: probabilities, labels, and every uncertainty; nothing where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        said = load_file(path)
+    except (SafetensorError, OSError) as e:
+        raise CertusError(f"{path} cannot be read: {e}.") from None
+    probabilities = said["probabilities"][0]
+    drawn = {name: said[name] for name in METRICS if name in said}
+    return {
+        "probabilities": probabilities,
+        "labels": said["labels"],
+        **drawn,
+        "confidence": unconfidence(probabilities),
+    }
+
+
+def dig(record: Any, keys: Sequence[str | int]) -> Any:
+    """What lies at these keys, a number being a place in a list; None where there is nothing."""
     for key in keys:
-        record = record.get(key) if isinstance(record, dict) else None
+        if isinstance(key, int):
+            record = record[key] if isinstance(record, list) else None
+        else:
+            record = record.get(key) if isinstance(record, dict) else None
     return record
 
 
