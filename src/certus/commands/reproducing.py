@@ -102,13 +102,14 @@ def show(summary: dict[str, Any], what: paper.Experiment, as_json: bool) -> None
     if as_json:
         print(json.dumps(summary))
         return
+    page = Console(width=None if sys.stdout.isatty() else 160)  # a file has no edge to wrap at
     for title, heads, rows in sections(summary, what):
         table = Table(title=title, caption="± standard deviation over seeds; differences paired by seed, [95 %]")
         for i, head in enumerate(heads):
             table.add_column(head, justify="right" if i else "left")
         for row in rows:
             table.add_row(*row)
-        Console().print(table)
+        page.print(table)
     print(summary["words"])
 
 
