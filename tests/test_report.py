@@ -411,3 +411,17 @@ def test_a_browser_shows_every_image_and_has_nothing_to_complain(
     shot = tmp_path / "shot.png"
     browse(checked, f"--window-size={width},900", f"--screenshot={shot}", "--hide-scrollbars")
     assert imread(shot).shape[:2] == (900, width)
+
+
+def test_asked_for_the_unlabelled_images_it_asks_every_finished_run(tmp_path: Path) -> None:
+    done = make(tmp_path / "done", "ft-ccl")
+    begun = make(tmp_path / "begun", "supervised")
+    begun.result.unlink()
+    begun.predictions.unlink()
+    words = ["report", str(done.path), str(begun.path), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path)]
+    assert run(words) == 0
+    assert not done.unlabelled.exists()
+    assert run([*words, "--unlabelled"]) == 0
+    assert done.unlabelled.is_file()
+    assert not begun.unlabelled.exists()
+    assert list(tmp_path.glob("*unlabelled-bins.png"))

@@ -110,6 +110,10 @@ class Report:
     figures: Annotated[
         Path, arg(help="also write each figure as PNG, SVG and CSV into this folder", help_behavior_hint="")
     ] = Path()
+    unlabelled: Annotated[
+        bool,
+        arg(help="first ask finished runs of their unlabelled images, for the paper's figure", help_behavior_hint=""),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,19 @@ from typing import Any
 from certus import report
 from certus.commands.training import Given
 from certus.errors import UsageError
+from certus.hindsight import ask_unlabelled
+from certus.methods import METHODS
+from certus.report.runs import find
 
 
 def report_command(args: Any, given: Given) -> int:
     if not args.runs:
         raise UsageError("certus report needs the folder of a run, or of a comparison.")
     folder = args.figures if "figures" in given else None
+    if args.unlabelled:
+        for run in find(args.runs):
+            if run.result is not None and run.config.method in METHODS:
+                ask_unlabelled(run.folder)
     done = report.write(args.runs, args.out, folder)
     unfinished = "" if done.finished == done.runs else f" ({done.finished} finished)"
     print(f"{done.runs} run{'s' * (done.runs != 1)}{unfinished}, {len(done.figures)} figures: {args.out}")
