@@ -61,11 +61,11 @@ def paper_command(args: Any, given: Given) -> int:
         arms = [arm for t, arm in chosen if t == task and any(c.arm == arm.name for c in cells)]
         summary["tasks"][task.name] = tables.task_table(what, task, arms, cells, results)
     finished = [cell for cell in every if cell.name in results]
-    if what.name == "uncertainty":
+    if what.about == "uncertainty":
         for cell in finished:
             ask_unlabelled(cell.folder)
         summary["uncertainty"] = tables.uncertainty_table([c.folder for c in finished])
-    if what.name == "selection":
+    if what.about == "selection":
         summary["selection"] = tables.selection_table(every, results)
     show(summary, what, args.json)
     write(summary, what, finished, out / what.name)

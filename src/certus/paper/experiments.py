@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 from certus.errors import UsageError, unknown
 from certus.paper.printed import ARMS, TABLE1, Figure
@@ -54,7 +54,7 @@ class Experiment:
     arms: tuple[Arm, ...]
     tasks: tuple[Task, ...]
     references: tuple[str, ...]  # arms that the others' differences are told to
-    asks_unlabelled: bool = False  # also what a trained network says of the images that it learnt from without labels
+    about: Literal["errors", "uncertainty", "selection"] = "errors"  # which table comes first
 
     def cells(self, only: str = "") -> list[tuple[Task, Arm]]:
         """Every task with every arm, or those whose TASK/ARM some pattern fits."""
@@ -146,7 +146,7 @@ EXPERIMENTS = {
             (FT,),
             (THOUSAND,),
             ("ft-ccl",),
-            asks_unlabelled=True,
+            about="uncertainty",
         ),
         Experiment(
             "selection",
@@ -154,6 +154,7 @@ EXPERIMENTS = {
             (FT, FILTERING, CONFIDENCE, RANDOM),
             (THOUSAND,),
             ("ft-ccl", "ft-ccl, random ranks"),
+            about="selection",
         ),
         Experiment(
             "noise",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,10 +106,17 @@ def scale_named(name: str) -> Scale:
 
 def in_words(scale: Scale, configs: Sequence[Config], seeds: int) -> str:
     """How these runs differ from the paper's."""
-    first = configs[0]
+
+    def each(text: Callable[[Config], str]) -> str:
+        """Once where it is the same on every data set, else by data set."""
+        found = {config.data: text(config) for config in configs}
+        if len(set(found.values())) == 1:
+            return next(iter(found.values()))
+        return " and ".join(f"{value} ({data})" for data, value in found.items())
+
     validation = (
-        f"{first.validation:,} labelled images are kept for validation and not trained on; nothing is chosen by them "
-        "during a run, and the test images are read once, at its end."
+        f"{each(lambda c: f'{c.validation:,}')} labelled images are kept for validation and not trained on; nothing is "
+        "chosen by them during a run, and the test images are read once, at its end."
     )
     if scale.name == "full":
         return (
@@ -118,12 +125,14 @@ def in_words(scale: Scale, configs: Sequence[Config], seeds: int) -> str:
             f"{scale.pretraining:g} epochs, which the paper does not tell). Other than there: the rivals were trained "
             f"here too, with their authors' constants, instead of quoted; {validation}"
         )
-    batch = f"{first.labelled_batch} labelled and {first.unlabelled_batch} unlabelled images"
+    width = configs[0].width
     return (
-        f"Scale cpu, not the paper's: width {first.width} instead of 128 (about 1/{(128 // first.width) ** 2} of the "
-        f"multiplications), batches of {batch} instead of 128 and 384, {first.steps:,} steps instead of about 26,000, "
-        f"{first.unlabelled:,} of the unlabelled images instead of all, every network from random weights instead of "
-        f"CCL's from RotNet, certainty by PE of a tree of 4 draws instead of PV of 10, {seeds} seeds instead of 5, λ, "
-        f"learning rate and dropout chosen for this length on validation labels. Compare the rows with each other, not "
-        f"with the paper's column. {validation[0].upper()}{validation[1:]}"
+        f"Scale cpu, not the paper's: width {width} instead of 128 (about 1/{(128 // width) ** 2} of the "
+        f"multiplications), batches of {each(lambda c: f'{c.labelled_batch} + {c.unlabelled_batch}')} labelled and "
+        f"unlabelled images instead of 128 + 384, {each(lambda c: f'{c.steps:,}')} steps instead of 25,000 to 40,000, "
+        f"{each(lambda c: f'{c.unlabelled:,}')} unlabelled images instead of all, every network from random weights "
+        "instead of CCL's from RotNet, certainty by PE of a tree of 4 draws instead of PV of 10, "
+        f"{seeds} seed{'s' * (seeds != 1)} instead of 5; λ, learning rate and dropout were chosen for this length on "
+        "validation labels. Compare the rows with each other, not with the paper's column. "
+        f"{validation[0].upper()}{validation[1:]}"
     )
