@@ -82,16 +82,28 @@ FULL = Scale(
     pretraining=100,
 )
 
+# λ of every method that is a mean teacher or akin to it: the best of 2, 6 and 15 on validation labels (docs/paper.md)
+CONSISTENT = (
+    *("pi", "temporal-ensembling", "mean-teacher", "pi-sntg", "temporal-ensembling-sntg", "mean-teacher-sntg"),
+    *("mean-teacher-label-propagation", "mean-teacher-fastswa"),
+    *CCL,
+)
+
 CPU = Scale(
     "cpu",
     seeds=3,
     settings={
         "network": "cnn13",
         "width": 16,
-        "labelled_batch": 16,
-        "unlabelled_batch": 48,
+        "dropout": 0.1,
+        "labelled_batch": 32,
+        "unlabelled_batch": 32,
         "unlabelled": 10_000,
         "steps": 2000,
+    },
+    by_method={
+        **{method: {"weight": 6.0} for method in CONSISTENT},
+        "fixmatch": {"decay": 0.99, "learning_rate": 0.1},
     },
 )
 
