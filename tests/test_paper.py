@@ -33,6 +33,7 @@ TINY = Scale(
         "validation": 100,
         "steps": 30,
     },
+    pretraining=0.5,
 )
 
 
@@ -131,21 +132,26 @@ def test_full_is_the_size_of_the_paper() -> None:
 
 def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:
     chosen = paper.chosen(paper.experiment("table1"), FULL)
-    assert all(arm.rotnet == ("ccl" in arm.method) for _, arm in chosen)
+    here = {arm.name: arm for task, arm in chosen if task.name == "svhn-1000"}
+    assert len(here) == len(chosen) / 5
+    controls = {"supervised, from RotNet", "mean-teacher, from RotNet", "ft-ccl, from random weights"}
+    assert controls <= here.keys()
+    assert all(arm.rotnet == ("ccl" in arm.method) for name, arm in here.items() if name not in controls)
+    assert [here[name].rotnet for name in sorted(controls)] == [False, True, True]
     assert not any(arm.rotnet for _, arm in paper.chosen(paper.experiment("uncertainty"), FULL))
     ft = next(arm for task, arm in chosen if arm.name == "ft-ccl, 2 teachers, from RotNet")
     assert ft.printed(Task("cifar10", 1000)) == (13.68, 0.38)
 
 
 def test_starts_are_trained_once_for_each_data_set_and_seed(files: Path, tmp_path: Path) -> None:
-    scale = replace(TINY, rotnet=True, pretraining=0.5)
-    chosen = paper.chosen(paper.experiment("table1"), scale, "cifar10-1000/*ccl*;cifar10-1000/supervised")
+    scale = replace(TINY, rotnet=True)
+    chosen = paper.chosen(paper.experiment("table1"), scale, "cifar10-1000/filtering-ccl;cifar10-1000/supervised*")
     before = paper.starts(chosen, scale, 2, tmp_path, str(files))
     assert [(c.config.method, c.config.seed) for c in before] == [("rotation", 0), ("rotation", 1)]
     assert before[0].config.steps > 1
     for cell in paper.cells(chosen, scale, 2, tmp_path, str(files))["cifar10-1000"]:
         own = str(before[cell.config.seed].folder.path)
-        assert cell.config.init == (own if "ccl" in cell.config.method else "")
+        assert cell.config.init == ("" if cell.arm == "supervised" else own)
 
 
 def test_only_takes_the_cells_that_fit() -> None:
@@ -237,6 +243,17 @@ def test_noise_has_the_wrong_labels_that_it_tells(files: Path, tmp_path: Path) -
     assert ask("noise", "--only", "*-noise50/supervised", "--data-dir", files, "--out", out, "--seeds", 1) == 0
     wrong = json.loads((out / "cifar10-4000-noise50" / "supervised-seed0" / "split.json").read_text())["wrong labels"]
     assert 1600 < len(wrong) < 2000  # half of 4,000 drawn anew, of which a tenth is right by chance
+
+
+@pytest.mark.usefixtures("tiny")
+def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Path) -> None:
+    words = ("--only", "cifar10-1000/supervised*", "--data-dir", files, "--out", tmp_path, "--seeds", 1)
+    assert ask("table1", *words) == 0
+    start = Folder(tmp_path / "cifar10-rotnet" / "rotation-seed0")
+    assert start.finished()
+    found = json.loads((tmp_path / "table1" / "results.json").read_text())["tasks"]["cifar10-1000"]["arms"]
+    assert [(name, v["n"]) for name, v in found.items()] == [("supervised", 1), ("supervised, from RotNet", 1)]
+    assert found["supervised"]["test_error"] != found["supervised, from RotNet"]["test_error"]
 
 
 def test_listing_runs_nothing(

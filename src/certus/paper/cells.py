@@ -11,16 +11,21 @@ from pathlib import Path
 
 from certus.compare import Cell, cell_folder
 from certus.folder import Folder
-from certus.paper.experiments import Arm, Experiment, Task
+from certus.paper.experiments import RANDOM_WEIGHTS, Arm, Experiment, Task
 from certus.paper.scales import Scale
 
 
 def chosen(experiment: Experiment, scale: Scale, only: str = "") -> list[tuple[Task, Arm]]:
     """The experiment's cells at this scale: where the paper starts from RotNet, so do CCL's arms of the table."""
+
+    def started(arm: Arm) -> Arm:
+        return replace(arm, rotnet=arm.rotnet or ("ccl" in arm.method and arm.told != RANDOM_WEIGHTS))
+
     cells = experiment.cells(only)
     if experiment.name != "table1" or not scale.rotnet:
         return cells
-    return [(task, replace(arm, rotnet="ccl" in arm.method)) for task, arm in cells]
+    found = [(task, started(arm)) for task, arm in cells]
+    return list({(task.name, arm.name): (task, arm) for task, arm in found}.values())
 
 
 def start_folder(out: Path, data: str, seed: int) -> Path:

@@ -92,6 +92,11 @@ QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
 RANDOM = ccl("random ranks", metric="random")
 CONFIDENCE = ccl("confidence ranks", metric="confidence")
 STRONG = ccl("strong views", student_view="strong")
+RANDOM_WEIGHTS = "from random weights"
+STARTS = (  # what the start is worth: the paper's CCL has it, the rivals that it quotes have not
+    *(Arm(method, rotnet=True) for method in ("supervised", "mean-teacher", "ft-ccl")),
+    ccl(RANDOM_WEIGHTS),
+)
 
 # The paper's rows in its order, then those that it has not: the controls first.
 ROWS = (
@@ -107,6 +112,7 @@ ROWS = (
     Arm("entropy-minimisation"),
     Arm("fixmatch"),
     STRONG,
+    *STARTS,
 )
 
 ABLATION = (
