@@ -253,7 +253,9 @@ def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Pa
     assert start.finished()
     found = json.loads((tmp_path / "table1" / "results.json").read_text())["tasks"]["cifar10-1000"]["arms"]
     assert [(name, v["n"]) for name, v in found.items()] == [("supervised", 1), ("supervised, from RotNet", 1)]
-    assert found["supervised"]["test_error"] != found["supervised, from RotNet"]["test_error"]
+    after = Folder(tmp_path / "cifar10-1000" / "supervised-from-RotNet-seed0")
+    assert after.load_config().init == str(start.path)
+    assert after.config.stat().st_mtime_ns > start.result.stat().st_mtime_ns
 
 
 def test_listing_runs_nothing(
