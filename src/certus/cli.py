@@ -148,6 +148,9 @@ class Paper:
         Path,
         arg(help="also copy settings, metrics, results, tables and figures, but no weights", help_behavior_hint=""),
     ] = Path()
+    finished: Annotated[
+        bool, arg(help="train nothing: tables and figures of the runs that are finished", help_behavior_hint="")
+    ] = False
     list: Annotated[bool, arg(help="name the cells and run nothing", help_behavior_hint="")] = False
     json: Annotated[bool, arg(help="print the results as JSON", help_behavior_hint="")] = False
 

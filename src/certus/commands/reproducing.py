@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from certus import paper, report
-from certus.commands.comparing import run_cells, tell_failures
+from certus.commands.comparing import Failures, Results, run_cells, tell_failures
 from certus.commands.training import Given
 from certus.compare import Cell
 from certus.errors import UsageError
@@ -39,40 +39,43 @@ def paper_command(args: Any, given: Given) -> int:
             print(f"{task.name}/{arm.name}")
         return 0
     seeds = args.seeds if "seeds" in given else scale.seeds
-    for name, least in (("seeds", seeds), ("workers", args.workers if "workers" in given else 1)):
-        if least < 1:
-            raise UsageError(f"--{name} must be at least 1, but is {least}.")
+    for name, number in (("seeds", seeds), ("workers", args.workers if "workers" in given else 1)):
+        if number < 1:
+            raise UsageError(f"--{name} must be at least 1, but is {number}.")
     out = args.out if "out" in given else Path("runs") / f"paper-{scale.name}"
     workers = args.workers or (1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)))
-    found = paper.cells(chosen, scale, seeds, out, args.data_dir)
-    every = [cell for cells in found.values() for cell in cells]
-    words = paper.in_words(scale, [c.config for c in every], seeds)
-    before = paper.starts(chosen, scale, seeds, out, args.data_dir)
-    console.print(f"{what.name}: {what.summary}. {len(every)} runs, {workers} at a time, in {out}", soft_wrap=True)
-    console.print(words, soft_wrap=True)
-    failed = run_cells(before, workers)[1] if before else {}
-    if failed:
-        return tell_failures(failed)
-    ordered = sorted(every, key=lambda cell: cell.config.seed)  # what can be compared comes first
-    results, failed = run_cells(ordered, workers)
-    summary: dict[str, Any] = {"experiment": what.name, "scale": scale.name, "words": words, "tasks": {}}
-    for task in dict.fromkeys(task for task, _ in chosen):
-        cells = found[task.name]
-        arms = [arm for t, arm in chosen if t == task and any(c.arm == arm.name for c in cells)]
-        summary["tasks"][task.name] = tables.task_table(what, task, arms, cells, results)
-    finished = [cell for cell in every if cell.name in results]
+    cells = paper.cells(chosen, scale, seeds, out, args.data_dir)
+    how = "those that are finished" if args.finished else f"{workers} at a time"
+    console.print(f"{what.name}: {what.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
+    if args.finished:
+        results, failed = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}, {}
+    else:
+        results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, args.data_dir), cells, workers)
+    finished = [cell for cell in cells if cell.name in results]
     if what.about == "uncertainty":
         for cell in finished:
             ask_unlabelled(cell.folder)
-        summary["uncertainty"] = tables.uncertainty_table([c.folder for c in finished])
-    if what.about == "selection":
-        summary["selection"] = tables.selection_table(every, results)
+    only = f" --only {shlex.quote(args.only)}" if args.only else ""
+    summary = {
+        "command": f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}",
+        "words": paper.in_words(scale, [c.config for c in cells], seeds),
+        **tables.summarise(what, chosen, cells, results),
+    }
     show(summary, what, args.json)
     write(summary, what, finished, out / what.name)
+    console.print(f"Tables, report and figures: {out / what.name}", soft_wrap=True)
     if "publish" in given:
-        publish(finished, out / what.name, args.publish)
-        console.print(f"Published in {args.publish}", soft_wrap=True)
+        publish(what, finished, out / what.name, args.publish)
+        console.print(f"What is small of it: {args.publish}", soft_wrap=True)
     return tell_failures(failed)
+
+
+def run_in_order(before: Sequence[Cell], cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:
+    """First what others start from; a start that fails ends it. What can be compared with each other comes first."""
+    failed = run_cells(before, workers)[1] if before else {}
+    if failed:
+        return {}, failed
+    return run_cells(sorted(cells, key=lambda cell: cell.config.seed), workers)
 
 
 def list_experiments() -> None:
@@ -114,14 +117,16 @@ def show(summary: dict[str, Any], what: paper.Experiment, as_json: bool) -> None
 
 
 def write(summary: dict[str, Any], what: paper.Experiment, finished: Sequence[Cell], out: Path) -> None:
-    """results.json, results.md, and the report of the runs with its figures."""
+    """results.json, results.md, and for each data set and number of labels a report with its figures."""
     out.mkdir(parents=True, exist_ok=True)
     put_json(out / "results.json", summary)
-    text = f"# {what.name}: {what.summary}\n\n`{shlex.join(['certus', *sys.argv[1:]])}`\n\n{summary['words']}\n"
+    text = f"# {what.name}: {what.summary}\n\n`{summary['command']}`\n\n{summary['words']}\n"
     for title, heads, rows in sections(summary, what):
         text += f"\n## {title}\n\n{tables.markdown_table(heads, rows)}"
     put(out / "results.md", text)
-    if finished:
-        shutil.rmtree(out / "figures", ignore_errors=True)
-        report.write([c.folder.path for c in finished], out / "report.html", out / "figures")
-    console.print(f"Tables, report and figures: {out}", soft_wrap=True)
+    groups: dict[str, list[Path]] = {}
+    for cell in finished:
+        groups.setdefault(f"{cell.config.data}-{cell.config.labels}", []).append(cell.folder.path)
+    for name, folders in groups.items():
+        shutil.rmtree(out / name, ignore_errors=True)
+        report.write(folders, out / name / "report.html", out / name / "figures")

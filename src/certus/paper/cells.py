@@ -43,19 +43,14 @@ def starts(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Pa
     return found
 
 
-def cells(
-    chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str
-) -> dict[str, list[Cell]]:
-    """The runs of each task. All arms of a seed come before the next seed: what is finished can be compared.
-
-    An arm that at this scale is the same as an earlier one is not run twice.
-    """
-    found: dict[str, list[Cell]] = {task.name: [] for task, _ in chosen}
+def cells(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str) -> list[Cell]:
+    """Every run. An arm that on its task and at this scale is the same as an earlier one is not run twice."""
+    found: list[Cell] = []
     for seed in range(seeds):
         for task, arm in chosen:
             folder = cell_folder(out / task.name, arm.folder, seed)
             init = start_folder(out, task.data, seed) if arm.rotnet else None
             config = scale.config(task, arm, seed, data_dir, init)
-            if all(config != other.config for other in found[task.name]):
-                found[task.name].append(Cell(f"{task.name}/{folder.path.name}", arm.name, config, folder))
+            if all(config != other.config for other in found):
+                found.append(Cell(f"{task.name}/{folder.path.name}", arm.name, config, folder))
     return found

@@ -55,6 +55,7 @@ class Experiment:
     tasks: tuple[Task, ...]
     references: tuple[str, ...]  # arms that the others' differences are told to
     about: Literal["errors", "uncertainty", "selection"] = "errors"  # which table comes first
+    figures: tuple[str, ...] = ("learning-curves", "risk-coverage")  # those of the report's that it is about
 
     def cells(self, only: str = "") -> list[tuple[Task, Arm]]:
         """Every task with every arm, or those whose TASK/ARM some pattern fits."""
@@ -153,6 +154,7 @@ EXPERIMENTS = {
             (THOUSAND,),
             ("ft-ccl",),
             about="uncertainty",
+            figures=("*-bins", "*-class-pv"),
         ),
         Experiment(
             "selection",
@@ -161,6 +163,7 @@ EXPERIMENTS = {
             (THOUSAND,),
             ("ft-ccl", "ft-ccl, random ranks"),
             about="selection",
+            figures=("*-targets", "*-filter", "*-classes", "*-uncertainty"),
         ),
         Experiment(
             "noise",
@@ -168,6 +171,7 @@ EXPERIMENTS = {
             (SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT),
             tuple(Task("cifar10", 4000, noise) for noise in (0.2, 0.3, 0.5)),
             ("supervised", "mean-teacher"),
+            figures=("label-noise", "learning-curves"),
         ),
         Experiment(
             "ablation",

@@ -5,24 +5,28 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 from certus.compare import Cell
 from certus.folder import Folder, put
+from certus.paper.experiments import Experiment
 
 
-def publish(cells: Sequence[Cell], made: Path, where: Path) -> None:
-    """Copy each run's settings, metrics and result to WHERE/runs, and the experiment's tables and figures beside."""
+def publish(experiment: Experiment, cells: Sequence[Cell], made: Path, where: Path) -> None:
+    """Copy each run's settings, metrics and result to WHERE/runs, and the tables and figures that it is about."""
     for cell in cells:
         target = Folder(where / "runs" / cell.folder.path.parent.name / cell.folder.path.name)
         target.path.mkdir(parents=True, exist_ok=True)
         put(target.config, replace(cell.config, data_dir="", init=Path(cell.config.init).name).text())
         for source, copy in ((cell.folder.metrics, target.metrics), (cell.folder.result, target.result)):
             put(copy, source.read_text())
-    out = where / made.name
-    out.mkdir(parents=True, exist_ok=True)
-    for name in ("results.json", "results.md"):
-        put(out / name, (made / name).read_text())
-    if (made / "figures").is_dir():
-        shutil.rmtree(out / "figures", ignore_errors=True)
-        shutil.copytree(made / "figures", out / "figures", ignore=shutil.ignore_patterns("*.svg"))
+    out = where / experiment.name
+    shutil.rmtree(out, ignore_errors=True)
+    for file in sorted(made.rglob("*")):
+        table = file.parent == made and file.suffix in (".json", ".md")
+        figure = file.suffix in (".png", ".csv") and any(fnmatch(file.stem, name) for name in experiment.figures)
+        if table or figure:
+            copy = out / Path(*(part for part in file.relative_to(made).parts if part != "figures"))
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)

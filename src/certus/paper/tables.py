@@ -19,6 +19,23 @@ Results = Mapping[str, Mapping[str, Any]]
 MOMENTS = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a run, at which its selection is told
 
 
+def summarise(
+    experiment: Experiment, chosen: Sequence[tuple[Task, Arm]], cells: Sequence[Cell], results: Results
+) -> dict[str, Any]:
+    """Everything that results.json holds of it."""
+    summary: dict[str, Any] = {"experiment": experiment.name}
+    if experiment.about == "uncertainty":
+        summary["uncertainty"] = uncertainty_table([c.folder for c in cells if c.name in results])
+    if experiment.about == "selection":
+        summary["selection"] = selection_table(cells, results)
+    summary["tasks"] = {}
+    for task in dict.fromkeys(task for task, _ in chosen):
+        of_task = [c for c in cells if c.folder.path.parent.name == task.name]
+        arms = [arm for t, arm in chosen if t == task and any(c.arm == arm.name for c in of_task)]
+        summary["tasks"][task.name] = task_table(experiment, task, arms, of_task, results)
+    return summary
+
+
 def task_table(experiment: Experiment, task: Task, arms: Sequence[Arm], cells: Sequence[Cell], results: Results) -> Any:
     """Test errors by arm, paired differences to the references, and the paper's figure."""
     errors: dict[str, dict[int, float]] = {arm.name: {} for arm in arms}
