@@ -47,8 +47,10 @@ def paper_command(args: Any, given: Given) -> int:
     cells = paper.cells(chosen, scale, seeds, out, args.data_dir)
     how = "those that are finished" if args.finished else f"{workers} at a time"
     console.print(f"{what.name}: {what.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
+    results: Results
+    failed: Failures = {}
     if args.finished:
-        results, failed = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}, {}
+        results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
     else:
         results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, args.data_dir), cells, workers)
     finished = [cell for cell in cells if cell.name in results]
