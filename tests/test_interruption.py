@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from certus.cli import run
+from certus.errors import UsageError
 from certus.folder import Folder
 
 WORDS = (
@@ -87,3 +89,16 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(whole: Path, tmp_p
     assert f"Stopped after step {steps_done(folder)} of {STEPS}" in err
     assert run(["train", "--resume", str(folder)]) == 0
     assert state(folder) == state(whole)
+
+
+def test_a_run_is_not_gone_on_with_on_data_that_have_changed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    assert run([*WORDS, "--out", str(folder.path)]) == 0
+    folder.result.unlink()
+    before, drawn = state(folder.path), json.loads(folder.split.read_text())
+    folder.split.write_text(json.dumps({**drawn, "fingerprint": "0" * 16}))  # as if the images were others
+    with pytest.raises(UsageError, match="digits has changed since the run in "):
+        run(["train", "--resume", str(folder.path)])
+    assert state(folder.path) == before
+    folder.split.write_text(json.dumps(drawn))
+    assert run(["train", "--resume", str(folder.path)]) == 0

@@ -98,6 +98,15 @@ class Folder:
         put_json(self.path / "environment.json", environment())
         put(self.config, config.text())
 
+    def check_data(self, run: Run) -> None:
+        """Refuse to go on with data that have changed since the run began: its split would be another one."""
+        drawn = json.loads(self.split.read_text())
+        if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
+            raise UsageError(
+                f"{run.config.data} has changed since the run in {self.path} was begun, and its split is another one "
+                "now: bring the data back as they were, or begin a new run."
+            )
+
     def load_config(self) -> Config:
         if not self.exists():
             raise UsageError(f"{self.path} holds no run: there is no {self.config.name} in it.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from safetensors.torch import save
@@ -41,11 +40,7 @@ def unlabelled_part(run: Run, folder: Folder) -> Part:
     """The run's own unlabelled images with their true labels, as far as anybody knows them."""
     if not run.method.answers:
         raise UsageError(f"{folder.path} is a pretraining run, which has no answers.")
-    drawn = json.loads(folder.split.read_text())
-    if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
-        raise UsageError(
-            f"{run.config.data} has changed since {folder.path} was trained: its split is another one now."
-        )
+    folder.check_data(run)
     train, places = run.data.train, run.split.unlabelled
     places = places[train.labels[places] >= 0]
     if not len(places):

@@ -65,7 +65,9 @@ def train(
     keep_freed_memory()
     with threads(config.threads), untouched_generator(), stop_signal(signals) as stopped:
         run = build(config)
-        if not folder.exists():
+        if folder.exists():
+            folder.check_data(run)
+        else:
             folder.create(run)
         progress = Progress.of(run, folder, run.observer() if observe else None)
         saved = time.monotonic()
