@@ -191,7 +191,7 @@ def test_selection_end_to_end_then_again_and_published(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, public = tmp_path / "runs", tmp_path / "results"
-    only = ("--only", "*/ft-ccl;*/ft-ccl, random ranks", "--data-dir", files, "--out", out)
+    only = ("--only", "cifar10-1000/ft-ccl;cifar10-1000/ft-ccl, random ranks", "--data-dir", files, "--out", out)
     assert ask("selection", *only) == 0
     said = capsys.readouterr()
     assert "14.14 ± 0.46" in said.out
@@ -201,11 +201,12 @@ def test_selection_end_to_end_then_again_and_published(
     table = json.loads((out / "selection" / "results.json").read_text())
     errors = table["tasks"]["cifar10-1000"]["arms"]["ft-ccl"]["test_error"]
     assert errors["1"] == folder.load_result()["test_error"]
-    last = table["selection"]["ft-ccl"]["moments"][-1]
+    last = table["tasks"]["cifar10-1000"]["selection"]["ft-ccl"]["moments"][-1]
     lines = [Seen(Folder(out / "cifar10-1000" / f"ft-ccl-seed{s}"), folder.load_config()).lines[-1] for s in (0, 1)]
     assert last["all"] == pytest.approx(
         100 * np.mean([li["targets"]["consistency"]["accuracy"]["all"] for li in lines])
     )
+    assert last["loss"] == pytest.approx(np.mean([li["losses"]["consistency"] for li in lines]))
     assert (out / "selection" / "cifar10-1000" / "report.html").is_file()
     assert list((out / "selection" / "cifar10-1000" / "figures").glob("*.svg"))
 
@@ -234,8 +235,8 @@ def test_uncertainty_asks_the_unlabelled_images_too(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "runs"
-    assert ask("uncertainty", "--data-dir", files, "--out", out, "--seeds", 1, "--json") == 0
-    found = json.loads(capsys.readouterr().out)["uncertainty"]
+    assert ask("uncertainty", "--only", "cifar10-*", "--data-dir", files, "--out", out, "--seeds", 1, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["tasks"]["cifar10-1000"]["uncertainty"]
     assert (found["unlabelled"]["images"], found["test"]["images"]) == (200, 300)
     assert set(found["test"]["metrics"]) == {"pv", "ev", "pe", "mi", "pr", "confidence"}
     assert Folder(out / "cifar10-1000" / "ft-ccl-seed0").unlabelled.is_file()

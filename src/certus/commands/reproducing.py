@@ -92,11 +92,13 @@ def list_experiments() -> None:
 def sections(summary: dict[str, Any], what: paper.Experiment) -> list[tuple[str, list[str], list[list[str]]]]:
     """Title, heads and rows of each table."""
     found = []
-    if "uncertainty" in summary:
-        found.append(("what each uncertainty is worth", *tables.uncertainty_rows(summary["uncertainty"])))
-    if "selection" in summary:
-        found.append(("how right the selected targets are", *tables.selection_rows(summary["selection"])))
     for name, table in summary["tasks"].items():
+        if table.get("uncertainty"):
+            title = f"{name}: what each uncertainty is worth"
+            found.append((title, *tables.uncertainty_rows(table["uncertainty"])))
+        if table.get("selection"):
+            title = f"{name}: how right the selected targets are"
+            found.append((title, *tables.selection_rows(table["selection"])))
         heads, rows = tables.rows_of(table, what.references)
         if rows:
             found.append((name, heads, rows))

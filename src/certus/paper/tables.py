@@ -23,16 +23,16 @@ def summarise(
     experiment: Experiment, chosen: Sequence[tuple[Task, Arm]], cells: Sequence[Cell], results: Results
 ) -> dict[str, Any]:
     """Everything that results.json holds of it."""
-    summary: dict[str, Any] = {"experiment": experiment.name}
-    if experiment.about == "uncertainty":
-        summary["uncertainty"] = uncertainty_table([c.folder for c in cells if c.name in results])
-    if experiment.about == "selection":
-        summary["selection"] = selection_table(cells, results)
-    summary["tasks"] = {}
+    summary: dict[str, Any] = {"experiment": experiment.name, "tasks": {}}
     for task in dict.fromkeys(task for task, _ in chosen):
         of_task = [c for c in cells if c.folder.path.parent.name == task.name]
         arms = [arm for t, arm in chosen if t == task and any(c.arm == arm.name for c in of_task)]
-        summary["tasks"][task.name] = task_table(experiment, task, arms, of_task, results)
+        table = task_table(experiment, task, arms, of_task, results)
+        if experiment.about == "uncertainty":
+            table["uncertainty"] = uncertainty_table([c.folder for c in of_task if c.name in results])
+        if experiment.about == "selection":
+            table["selection"] = selection_table(of_task, results)
+        summary["tasks"][task.name] = table
     return summary
 
 
@@ -100,7 +100,10 @@ def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
 
 
 def selection_table(cells: Sequence[Cell], results: Results) -> dict[str, Any]:
-    """By arm, at a few moments of the run: the share of targets kept, how right they are, how right all are."""
+    """By arm, at a few moments of the run: the share of targets kept, how right they and all are, what they teach.
+
+    What they teach is the consistency loss, λ included: a target that the student agrees with already adds nothing.
+    """
     found: dict[str, Any] = {}
     for arm in dict.fromkeys(c.arm for c in cells):
         runs = [Seen(c.folder, c.config) for c in cells if c.arm == arm and c.name in results]
@@ -112,6 +115,7 @@ def selection_table(cells: Sequence[Cell], results: Results) -> dict[str, Any]:
                 ("all", ("accuracy", "all")),
             )
         }
+        curves["loss"] = band([r.of_losses("consistency") for r in runs])
         epochs = curves["all"]["epoch"]
         if len(epochs):
             found[arm] = {
@@ -122,11 +126,12 @@ def selection_table(cells: Sequence[Cell], results: Results) -> dict[str, Any]:
 
 
 def moment(curves: Mapping[str, Mapping[str, Any]], epoch: float) -> dict[str, float | None]:
-    """Every curve (%) at its epoch nearest to this one; None for a curve that has none (a filter that kept nothing)."""
+    """Every curve (shares in %) at its epoch nearest to this one; None for one that has none: a filter kept nothing."""
     row: dict[str, float | None] = {"epoch": epoch}
     for name, curve in curves.items():
         away = [abs(e - epoch) for e in curve["epoch"]]
-        row[name] = 100 * float(curve["mean"][away.index(min(away))]) if away else None
+        unit = 1 if name == "loss" else 100
+        row[name] = unit * float(curve["mean"][away.index(min(away))]) if away else None
     return row
 
 
@@ -165,11 +170,11 @@ def uncertainty_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
 
 
 def selection_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    heads = ["", "epoch", "kept (%)", "selected right (%)", "all right (%)", "n"]
+    heads = ["", "epoch", "kept (%)", "selected right (%)", "all right (%)", "consistency loss", "n"]
     rows = []
     for arm, v in found.items():
         mark = " (preliminary)" * (v["n"] < 3)
         for m in v["moments"]:
             told = ["–" if m[key] is None else f"{m[key]:.1f}" for key in ("kept", "selected", "all")]
-            rows.append([arm, f"{m['epoch']:.0f}", *told, f"{v['n']}{mark}"])
+            rows.append([arm, f"{m['epoch']:.0f}", *told, f"{m['loss']:.3f}", f"{v['n']}{mark}"])
     return heads, rows

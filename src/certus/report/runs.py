@@ -96,6 +96,13 @@ class Seen:
                 found[line["epoch"]] = [n / total for n in each]
         return found
 
+    def of_losses(self, kind: str) -> dict[int, float]:
+        """The loss of this kind of term by epoch, its weight included, the sum over students."""
+        return {
+            line["epoch"]: sum(loss for name, loss in line["losses"].items() if kind_of(name) == kind)
+            for line in self.lines
+        }
+
     def of_schedule(self, kind: str, key: str) -> dict[int, float]:
         """λ, k, P_max or V_max by epoch."""
         found = {}
