@@ -111,7 +111,8 @@ def show(summary: dict[str, Any], what: paper.Experiment, as_json: bool) -> None
         return
     page = Console(width=None if sys.stdout.isatty() else 160)  # a file has no edge to wrap at
     for title, heads, rows in sections(summary, what):
-        table = Table(title=title, caption="± standard deviation over seeds; differences paired by seed, [95 %]")
+        paired = "; differences paired by seed, [95 % interval]" if any("difference" in h for h in heads) else ""
+        table = Table(title=title, caption=f"means over n seeds, ± standard deviation{paired}")
         for i, head in enumerate(heads):
             table.add_column(head, justify="right" if i else "left")
         for row in rows:

@@ -137,7 +137,7 @@ def moment(curves: Mapping[str, Mapping[str, Any]], epoch: float) -> dict[str, f
 
 def rows_of(table: Mapping[str, Any], references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Heads and cells of a task's table as text; arms without a finished run are left out."""
-    there = [name for name in references if table["arms"].get(name, {}).get("n")]
+    there = [name for name in references if any(name in v["differences"] for v in table["arms"].values())]
     heads = ["", "test error (%)", "n", *(f"difference to {name}" for name in there), "the paper's"]
     rows = []
     for name, v in table["arms"].items():
