@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from certus.certainty import METRICS
-from certus.report.figure import INK, SERIES, Drawn, canvas, legend, look, slug
+from certus.report.figure import INK, SERIES, Drawn, canvas, legend, look, name_points, slug
 from certus.report.numbers import (
     auroc,
     band,
@@ -168,10 +168,9 @@ def class_certainty(arm: Arm) -> Iterable[Drawn]:
             rows.append((name, pv, 100 * accuracy))
     figure, (axes,) = canvas()
     axes.scatter([r[1] for r in rows], [r[2] for r in rows], s=26, color=SERIES[0])
-    if len(rows) <= 30:
-        for name, x, y in rows:
-            axes.annotate(name, (x, y), (5, 4), textcoords="offset points", fontsize=9)
     axes.margins(0.12)
+    if len(rows) <= 30:
+        name_points(axes, rows)
     axes.set_xlabel("mean PV of the class")
     axes.set_ylabel("accuracy of the class (%)")
     yield Drawn(

@@ -135,3 +135,17 @@ def legend(*panels: Axes, columns: int = 0) -> None:
 def slug(text: str) -> str:
     """A name for files and anchors."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def name_points(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
+    """Write each point's name beside it, on the first of four sides where it covers no other name."""
+    axes.autoscale_view()  # where the points will stand
+    taken: list[Any] = []
+    for name, x, y in points:
+        for dx, dy, side in ((5, 4, "left"), (5, -11, "left"), (-5, 4, "right"), (-5, -11, "right")):
+            text = axes.annotate(name, (x, y), (dx, dy), textcoords="offset points", fontsize=9, ha=side)
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken) or (side == "right" and dy < 0):
+                break
+            text.remove()
+        taken.append(box)
