@@ -55,7 +55,7 @@ class Experiment:
     tasks: tuple[Task, ...]
     references: tuple[str, ...]  # arms that the others' differences are told to
     about: Literal["errors", "uncertainty", "selection"] = "errors"  # which table comes first
-    figures: tuple[str, ...] = ("learning-curves", "risk-coverage")  # those of the report's that it is about
+    figures: tuple[str, ...] = ("learning-curves", "losses", "risk-coverage", "reliability")  # those that it is about
 
     def cells(self, only: str = "") -> list[tuple[Task, Arm]]:
         """Every task with every arm, or those whose TASK/ARM some pattern fits."""
