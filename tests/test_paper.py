@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -215,6 +216,11 @@ def test_selection_end_to_end_then_again_and_published(
     assert ask("selection", *only, "--finished", "--json") == 0
     arms = json.loads(capsys.readouterr().out)["tasks"]["cifar10-1000"]["arms"]
     assert [v["n"] for v in arms.values()] == [2, 1]
+    config = folder.config.read_text()
+    folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
+    with pytest.raises(UsageError, match="already holds a run with other settings"):
+        ask("selection", *only, "--finished")
+    folder.config.write_text(config)
     assert ask("selection", *only, "--publish", public) == 0
     said = capsys.readouterr()
     assert "width 2" in said.out
@@ -294,10 +300,11 @@ def test_a_task_s_table_is_what_the_results_say() -> None:
     arms = [Arm("supervised"), Arm("mean-teacher"), Arm("ft-ccl")]
     errors = {"supervised": {0: 40.0, 1: 42.0, 2: 41.0}, "mean-teacher": {0: 30.0, 1: 33.0}, "ft-ccl": {}}
 
-    def cell(arm: str, seed: int) -> object:
-        return paper_cell(arm, seed)
-
-    cells = [cell(arm, seed) for arm, found in errors.items() for seed in range(3)]
+    cells = [
+        SimpleNamespace(name=f"{arm}{seed}", arm=arm, config=SimpleNamespace(seed=seed))
+        for arm in errors
+        for seed in range(3)
+    ]
     results = {
         f"{arm}{s}": {"test_error": e, "seconds": 10.0} for arm, found in errors.items() for s, e in found.items()
     }
@@ -314,9 +321,3 @@ def test_a_task_s_table_is_what_the_results_say() -> None:
     assert rows[1][1] == "31.50 ± 2.12 (preliminary)"
     assert rows[1][heads.index("difference to supervised")].startswith("-9.50 [")
     assert rows[1][-1] == "12.31 ± 0.28"
-
-
-def paper_cell(arm: str, seed: int) -> object:
-    from types import SimpleNamespace
-
-    return SimpleNamespace(name=f"{arm}{seed}", arm=arm, config=SimpleNamespace(seed=seed))

@@ -18,7 +18,7 @@ from rich.table import Table
 from certus import paper, report
 from certus.commands.comparing import Failures, Results, run_cells, tell_failures
 from certus.commands.training import Given
-from certus.compare import Cell
+from certus.compare import Cell, check
 from certus.errors import UsageError
 from certus.folder import put, put_json
 from certus.hindsight import ask_unlabelled
@@ -50,6 +50,8 @@ def paper_command(args: Any, given: Given) -> int:
     results: Results
     failed: Failures = {}
     if args.finished:
+        for cell in cells:
+            check(cell)
         results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
     else:
         results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, args.data_dir), cells, workers)
@@ -133,5 +135,5 @@ def write(summary: dict[str, Any], what: paper.Experiment, finished: Sequence[Ce
     for cell in finished:
         groups.setdefault(f"{cell.config.data}-{cell.config.labels}", []).append(cell.folder.path)
     for name, folders in groups.items():
-        shutil.rmtree(out / name, ignore_errors=True)
+        shutil.rmtree(out / name / "figures", ignore_errors=True)
         report.write(folders, out / name / "report.html", out / name / "figures")

@@ -22,7 +22,6 @@ def publish(experiment: Experiment, cells: Sequence[Cell], made: Path, where: Pa
         for source, copy in ((cell.folder.metrics, target.metrics), (cell.folder.result, target.result)):
             put(copy, source.read_text())
     out = where / experiment.name
-    shutil.rmtree(out, ignore_errors=True)
     for file in sorted(made.rglob("*")):
         table = file.parent == made and file.suffix in (".json", ".md")
         figure = file.suffix in (".png", ".csv") and any(fnmatch(file.stem, name) for name in experiment.figures)

@@ -23,7 +23,6 @@ class Scale:
     seeds: int
     settings: Mapping[str, Any]  # of every run
     epochs: float = 0.0  # over the unlabelled images; 0: the settings tell the steps
-    by_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of the method among them
     rotnet: bool = False  # CCL starts from RotNet in the table, as in the paper
     pretraining: float = 0.0  # its epochs
@@ -31,7 +30,7 @@ class Scale:
     def config(self, task: Task, arm: Arm, seed: int, data_dir: str = "", init: Path | None = None) -> Config:
         """One run in full. Stronger wins: the data set's preset, the method's, the scale's, the arm's."""
         known = recipe(arm.method).defaults()
-        chosen = {**self.settings, **self.by_data.get(task.data, {}), **self.by_method.get(arm.method, {})}
+        chosen = {**self.settings, **self.by_method.get(arm.method, {})}
         config = resolve(
             {
                 **{name: value for name, value in chosen.items() if name not in known},
@@ -50,9 +49,7 @@ class Scale:
 
     def rotation(self, data: str, seed: int, data_dir: str = "") -> Config:
         """The pretraining that arms from RotNet start from: without any label."""
-        around = {**self.settings, **self.by_data.get(data, {})}
-        known = resolve({"data": data}).__dict__
-        given = {name: value for name, value in around.items() if name in known and name != "steps"}
+        given = {name: value for name, value in self.settings.items() if name != "steps"}
         config = resolve(
             {**given, "data": data, "method": "rotation", "validation": 0, "seed": seed, "data_dir": data_dir}
         )

@@ -48,11 +48,8 @@ def task_table(experiment: Experiment, task: Task, arms: Sequence[Arm], cells: S
     for arm in arms:
         mine = errors[arm.name]
         spent = mean_std(seconds[arm.name])[0] if mine else None
-        differences = {
-            name: compared(mine, errors[name]) | {"to": name}
-            for name in experiment.references
-            if name in errors and name != arm.name and mine and errors[name]
-        }
+        others = [name for name in experiment.references if name != arm.name and mine and errors.get(name)]
+        differences = {name: compared(mine, errors[name]) for name in others}
         found[arm.name] = {
             **compared(mine, None),
             "test_error": {str(seed): e for seed, e in sorted(mine.items())},
