@@ -19,7 +19,7 @@ from certus.errors import CertusError, UsageError
 from certus.folder import Folder
 from certus.paper import Arm, Experiment, Scale, Task, scales, tables
 from certus.paper.printed import ARMS, TABLE1
-from certus.paper.scales import CPU, FULL
+from certus.paper.scales import CPU, FULL, fewer
 from certus.report.runs import Seen
 
 TINY = Scale(
@@ -214,8 +214,10 @@ def test_selection_end_to_end_then_again_and_published(
     written = folder.result.stat().st_mtime_ns
     (out / "cifar10-1000" / "ft-ccl-random-ranks-seed0" / "result.json").unlink()  # as if it had been stopped
     assert ask("selection", *only, "--finished", "--json") == 0
-    arms = json.loads(capsys.readouterr().out)["tasks"]["cifar10-1000"]["arms"]
-    assert [v["n"] for v in arms.values()] == [2, 1]
+    found = json.loads(capsys.readouterr().out)
+    assert [v["n"] for v in found["tasks"]["cifar10-1000"]["arms"].values()] == [2, 1]
+    assert found["command"].endswith("--seeds 2 --finished")
+    assert "1 to 2 seeds instead of 5" in found["words"]
     config = folder.config.read_text()
     folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
     with pytest.raises(UsageError, match="already holds a run with other settings"):
@@ -269,6 +271,26 @@ def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Pa
     assert after.config.stat().st_mtime_ns > start.result.stat().st_mtime_ns
 
 
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((3, 3), ", 3 seeds instead of 5"),
+        ((5, 3, 4), ", 3 to 5 seeds instead of 5"),
+        ((1,), ", 1 seed instead of 5"),
+        ((5, 5), ""),
+    ],
+)
+def test_fewer_seeds_than_the_paper_s_are_told(counts: tuple[int, ...], said: str) -> None:
+    assert fewer(counts) == said
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_table_of_nothing_is_refused(files: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="None of these runs is finished"):
+        ask("noise", "--data-dir", files, "--out", tmp_path, "--finished")
+    assert not list(tmp_path.iterdir())
+
+
 def test_listing_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,7 +335,7 @@ def test_a_task_s_table_is_what_the_results_say() -> None:
     assert table["mean-teacher"]["differences"]["supervised"]["difference"] == paired(
         errors["mean-teacher"], errors["supervised"]
     )
-    assert table["ft-ccl"]["n"] == 0
+    assert "ft-ccl" not in table  # none of its runs is finished
     assert table["mean-teacher"]["printed"] == (12.31, 0.28)
     heads, rows = tables.rows_of({"arms": table}, noise.references)
     assert [row[0] for row in rows] == ["supervised", "mean-teacher"]

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def paper_command(args: Any, given: Given) -> int:
         for cell in cells:
             check(cell)
         results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
+        if not results:
+            raise UsageError(f"None of these runs is finished in {out}: without --finished they are trained.")
     else:
         results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, args.data_dir), cells, workers)
     finished = [cell for cell in cells if cell.name in results]
@@ -60,9 +63,11 @@ def paper_command(args: Any, given: Given) -> int:
         for cell in finished:
             ask_unlabelled(cell.folder)
     only = f" --only {shlex.quote(args.only)}" if args.only else ""
+    ready = " --finished" if args.finished else ""
+    counts = Counter(cell.name.rpartition("-seed")[0] for cell in finished).values()
     summary = {
-        "command": f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}",
-        "words": paper.in_words(scale, [c.config for c in cells], seeds),
+        "command": f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}{ready}",
+        "words": paper.in_words(scale, [c.config for c in cells], counts),
         **tables.summarise(what, chosen, cells, results),
     }
     show(summary, what, args.json)
@@ -101,9 +106,7 @@ def sections(summary: dict[str, Any], what: paper.Experiment) -> list[tuple[str,
         if table.get("selection"):
             title = f"{name}: how right the selected targets are"
             found.append((title, *tables.selection_rows(table["selection"])))
-        heads, rows = tables.rows_of(table, what.references)
-        if rows:
-            found.append((name, heads, rows))
+        found.append((name, *tables.rows_of(table, what.references)))
     return found
 
 

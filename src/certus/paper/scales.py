@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,8 +114,8 @@ def scale_named(name: str) -> Scale:
     return SCALES[name]
 
 
-def in_words(scale: Scale, configs: Sequence[Config], seeds: int) -> str:
-    """How these runs differ from the paper's."""
+def in_words(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) -> str:
+    """How these runs, of so many seeds each, differ from the paper's."""
 
     def each(text: Callable[[Config], str]) -> str:
         """Once where it is the same on every data set, else by data set."""
@@ -142,7 +142,15 @@ def in_words(scale: Scale, configs: Sequence[Config], seeds: int) -> str:
         f"unlabelled images instead of 128 + 384, {each(lambda c: f'{c.steps:,}')} steps instead of 25,000 to 40,000, "
         f"{each(lambda c: f'{c.unlabelled:,}')} unlabelled images instead of all, every network from random weights "
         "instead of CCL's from RotNet unless its name says so, certainty by PE of a tree of 4 draws instead of PV of "
-        f"10, {seeds} seed{'s' * (seeds != 1)} instead of 5; λ, learning rate and dropout were chosen for this length "
+        f"10{fewer(seeds)}; λ, learning rate and dropout were chosen for this length "
         "on validation labels. Compare the rows with each other, not with the paper's column. "
         f"{validation[0].upper()}{validation[1:]}"
     )
+
+
+def fewer(seeds: Collection[int]) -> str:
+    """Than the paper's 5, if any arm has fewer."""
+    least, most = min(seeds, default=0), max(seeds, default=0)
+    if least == 5:
+        return ""
+    return f", {f'{least} to ' * (least < most)}{most} seed{'s' * (most != 1)} instead of 5"

@@ -26,34 +26,34 @@ def summarise(
     summary: dict[str, Any] = {"experiment": experiment.name, "tasks": {}}
     for task in dict.fromkeys(task for task, _ in chosen):
         of_task = [c for c in cells if c.folder.path.parent.name == task.name]
-        arms = [arm for t, arm in chosen if t == task and any(c.arm == arm.name for c in of_task)]
+        arms = [arm for t, arm in chosen if t == task]
         table = task_table(experiment, task, arms, of_task, results)
         if experiment.about == "uncertainty":
             table["uncertainty"] = uncertainty_table([c.folder for c in of_task if c.name in results])
         if experiment.about == "selection":
             table["selection"] = selection_table(of_task, results)
-        summary["tasks"][task.name] = table
+        if table["arms"]:
+            summary["tasks"][task.name] = table
     return summary
 
 
 def task_table(experiment: Experiment, task: Task, arms: Sequence[Arm], cells: Sequence[Cell], results: Results) -> Any:
-    """Test errors by arm, paired differences to the references, and the paper's figure."""
-    errors: dict[str, dict[int, float]] = {arm.name: {} for arm in arms}
-    seconds: dict[str, list[float]] = {arm.name: [] for arm in arms}
+    """Test errors of every arm that has a finished run, paired differences to the references, the paper's figure."""
+    errors: dict[str, dict[int, float]] = {}
+    seconds: dict[str, list[float]] = {}
     for cell in cells:
         if result := results.get(cell.name):
-            errors[cell.arm][cell.config.seed] = result["test_error"]
-            seconds[cell.arm].append(result["seconds"])
+            errors.setdefault(cell.arm, {})[cell.config.seed] = result["test_error"]
+            seconds.setdefault(cell.arm, []).append(result["seconds"])
     found = {}
-    for arm in arms:
+    for arm in (a for a in arms if a.name in errors):
         mine = errors[arm.name]
-        spent = mean_std(seconds[arm.name])[0] if mine else None
-        others = [name for name in experiment.references if name != arm.name and mine and errors.get(name)]
+        others = [name for name in experiment.references if name != arm.name and name in errors]
         differences = {name: compared(mine, errors[name]) for name in others}
         found[arm.name] = {
             **compared(mine, None),
             "test_error": {str(seed): e for seed, e in sorted(mine.items())},
-            "seconds": spent,
+            "seconds": mean_std(seconds[arm.name])[0],
             "differences": {
                 name: {key: row[key] for key in ("difference", "p", "reduction")} for name, row in differences.items()
             },
@@ -133,13 +133,11 @@ def moment(curves: Mapping[str, Mapping[str, Any]], epoch: float) -> dict[str, f
 
 
 def rows_of(table: Mapping[str, Any], references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Heads and cells of a task's table as text; arms without a finished run are left out."""
+    """Heads and cells of a task's table as text."""
     there = [name for name in references if any(name in v["differences"] for v in table["arms"].values())]
     heads = ["", "test error (%)", "n", *(f"difference to {name}" for name in there), "the paper's"]
     rows = []
     for name, v in table["arms"].items():
-        if not v["n"]:
-            continue
         differences = [difference_text(v["differences"].get(r, {}).get("difference")) for r in there]
         mark = " (preliminary)" * v["preliminary"]
         paper = "{:.2f} ± {:.2f}".format(*v["printed"]) if v["printed"] else "–"
