@@ -100,7 +100,7 @@ CPU = Scale(
     },
     by_method={
         **{method: {"weight": 6.0} for method in CONSISTENT},
-        "fixmatch": {"decay": 0.99, "learning_rate": 0.1},
+        "fixmatch": {"decay": 0.99, "learning_rate": 0.1},  # its 0.999 and 0.03 are for a million steps
     },
     pretraining=6.4,  # 2,000 steps too
 )
@@ -142,7 +142,7 @@ def in_words(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) ->
         f"unlabelled images instead of 128 + 384, {each(lambda c: f'{c.steps:,}')} steps instead of 25,000 to 40,000, "
         f"{each(lambda c: f'{c.unlabelled:,}')} unlabelled images instead of all, every network from random weights "
         "instead of CCL's from RotNet unless its name says so, certainty by PE of a tree of 4 draws instead of PV of "
-        f"10{fewer(seeds)}; λ, learning rate and dropout were chosen for this length "
+        f"10{fewer(seeds)}; λ, its ramp, learning rate and dropout were chosen for this length "
         "on validation labels. Compare the rows with each other, not with the paper's column. "
         f"{validation[0].upper()}{validation[1:]}"
     )
