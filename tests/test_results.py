@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,26 @@ def test_nothing_large_and_no_weights() -> None:
     files = [f for f in RESULTS.rglob("*") if f.is_file()]
     assert {f.suffix for f in files} <= {".md", ".json", ".jsonl", ".toml", ".csv", ".png"}
     assert sum(f.stat().st_size for f in files) < 20e6
+
+
+FIGURE = re.compile(r"\d+\.\d+ ± \d+\.\d+|[-+]\d+\.\d+ \[[-+]\d+\.\d+, [-+]\d+\.\d+\]")
+
+
+def told(file: Path, section: str = "") -> list[tuple[str, str]]:
+    """Every mean ± std and every difference with its interval in a page's tables, with the first word of its row."""
+    text = file.read_text().replace("−", "-")
+    part = text[text.index(section) :].split("\n## ", 1)[0] if section else text
+    rows = [line for line in part.splitlines() if line.startswith("|")]
+    return [(row.split("|")[1].strip(), figure) for row in rows for figure in FIGURE.findall(row)]
+
+
+@pytest.mark.parametrize(
+    ("page", "section"), [(RESULTS / "README.md", ""), (RESULTS.parent / "README.md", "## What the evidence says")]
+)
+def test_what_the_pages_tell_stands_in_the_tables(page: Path, section: str) -> None:
+    found = told(page, section)
+    assert len(found) > 10
+    lines = [line for file in TABLES for line in file.with_suffix(".md").read_text().splitlines()]
+    for name, figure in found:
+        of_arm = [line for line in lines if line.startswith(f"| {name} |")] or lines
+        assert any(figure in line for line in of_arm), f"{name}: {figure}"
