@@ -88,7 +88,7 @@ def every_cell(scale: Scale) -> list[tuple[Experiment, Task, Arm]]:
 
 
 def test_what_the_paper_prints_is_all_there() -> None:
-    assert list(paper.EXPERIMENTS) == ["table1", "uncertainty", "selection", "noise", "ablation"]
+    assert list(paper.EXPERIMENTS) == ["table1", "uncertainty", "selection", "noise", "ablation", "views"]
     table = paper.experiment("table1")
     assert {(t.data, t.labels) for t in table.tasks} == set(TABLE1)
     rows = {arm.name for arm in table.arms}
@@ -98,13 +98,22 @@ def test_what_the_paper_prints_is_all_there() -> None:
     assert {t.noise for t in paper.experiment("noise").tasks} == {0.2, 0.3, 0.5}
 
 
-def test_the_controls_differ_from_ft_ccl_in_their_ranks_alone() -> None:
-    arms = {arm.name: arm for arm in paper.experiment("ablation").arms}
-    for name, metric in (("ft-ccl, random ranks", "random"), ("ft-ccl, confidence ranks", "confidence")):
-        with_it = CPU.config(Task("moons", 6), arms[name], 0).options
-        without = CPU.config(Task("moons", 6), arms["ft-ccl"], 0).options
-        assert {k for k in with_it if with_it[k] != without[k]} == {"metric"}
-        assert with_it["metric"] == metric
+@pytest.mark.parametrize(("experiment", "base"), [("ablation", "ft-ccl"), ("views", "ft-ccl, strong views")])
+def test_the_controls_differ_in_their_ranks_alone(experiment: str, base: str) -> None:
+    arms = {arm.name: arm for arm in paper.experiment(experiment).arms}
+    without = CPU.config(Task("moons", 6), arms[base], 0).options
+    for metric in ("random", "confidence"):
+        with_it = CPU.config(Task("moons", 6), arms[f"{base}, {metric} ranks"], 0).options
+        assert {k: v for k, v in with_it.items() if v != without[k]} == {"metric": metric}
+
+
+def test_strong_views_with_every_target_have_neither_filter_nor_temperature() -> None:
+    arms = {arm.name: arm for arm in paper.experiment("views").arms}
+    strong, every = (
+        CPU.config(Task("moons", 6), arms[f"ft-ccl, strong views{more}"], 0).options for more in ("", ", every target")
+    )
+    changed = {k: v for k, v in every.items() if v != strong[k]}
+    assert changed == {"hard": False, "probabilistic": False, "temper": False}
 
 
 @pytest.mark.usefixtures("real_sizes")

@@ -118,7 +118,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Paper:
-    """Run the paper's experiments: table1, uncertainty, selection, noise, ablation. Without a name, list them.
+    """Run the paper's experiments: table1, uncertainty, selection, noise, ablation, views. Without a name, list them.
 
     At the end stands the table beside the paper's printed figures. Stopped, the same command goes on where it was."""
 

@@ -78,10 +78,13 @@ def fits(pattern: str, task: Task, arm: Arm) -> bool:
     )
 
 
+EVERY_TARGET = {"hard": False, "probabilistic": False, "temper": False}  # what is left is Mean Teacher
+
+
 def ccl(told: str = "", **options: Any) -> Arm:
-    """FT-CCL; one whose metric or draws are told does not take the paper's certainty."""
-    quick = {"certainty": "quick"} if options.keys() & {"metric", "draws"} else {}
-    return Arm("ft-ccl", quick | options, told)
+    """FT-CCL; one whose metric or draws are told, or that has no use for certainty, does not take the paper's."""
+    other = options.keys() & {"metric", "draws"} or options.keys() >= EVERY_TARGET.keys()
+    return Arm("ft-ccl", {"certainty": "quick"} | options if other else options, told)
 
 
 SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT = map(
@@ -93,6 +96,11 @@ QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
 RANDOM = ccl("random ranks", metric="random")
 CONFIDENCE = ccl("confidence ranks", metric="confidence")
 STRONG = ccl("strong views", student_view="strong")
+STRONG_CONTROLS = (  # whether certainty has a part in what strong views gain; the last is Mean Teacher with them
+    ccl("strong views, random ranks", student_view="strong", metric="random"),
+    ccl("strong views, confidence ranks", student_view="strong", metric="confidence"),
+    ccl("strong views, every target", student_view="strong", **EVERY_TARGET),
+)
 RANDOM_WEIGHTS = "from random weights"
 STARTS = (  # what the start is worth: the paper's CCL has it, the rivals that it quotes have not
     *(Arm(method, rotnet=True) for method in ("supervised", "mean-teacher", "ft-ccl")),
@@ -179,6 +187,15 @@ EXPERIMENTS = {
             ABLATION,
             THOUSAND,
             ("ft-ccl", "mean-teacher"),
+        ),
+        Experiment(
+            "views",
+            "ours: the student sees strongly changed images, and what certainty is worth then",
+            (SUPERVISED, MEAN_TEACHER, FT, Arm("fixmatch"), STRONG, *STRONG_CONTROLS),
+            THOUSAND,
+            ("ft-ccl, strong views", "supervised"),
+            about="selection",
+            figures=("learning-curves", "*-targets"),
         ),
     )
 }
