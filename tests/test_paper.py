@@ -19,7 +19,7 @@ from certus.errors import CertusError, UsageError
 from certus.folder import Folder
 from certus.paper import Arm, Experiment, Scale, Task, scales, tables
 from certus.paper.printed import ARMS, TABLE1
-from certus.paper.scales import CPU, FULL, fewer
+from certus.paper.scales import CPU, CPU_LONG, FULL, SCALES, fewer
 from certus.report.runs import Seen
 
 TINY = Scale(
@@ -117,7 +117,7 @@ def test_strong_views_with_every_target_have_neither_filter_nor_temperature() ->
 
 
 @pytest.mark.usefixtures("real_sizes")
-@pytest.mark.parametrize("scale", [FULL, CPU], ids=["full", "cpu"])
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 def test_every_cell_of_every_experiment_is_a_valid_run(scale: Scale) -> None:
     for experiment, task, arm in every_cell(scale):
         config = scale.config(task, arm, 3)
@@ -138,6 +138,17 @@ def test_full_is_the_size_of_the_paper() -> None:
     ft = FULL.config(Task("cifar10", 1000), Arm("ft-ccl"), 0)
     assert ft.steps == 210 * 125  # 48,000 unlabelled images in batches of 384
     assert ft.options["certainty"] == "paper"
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_cpu_long_is_cpu_but_for_its_steps_and_says_so() -> None:
+    short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU, CPU_LONG))
+    assert replace(long, steps=short.steps) == short
+    assert long.steps == 4 * short.steps
+    words = paper.in_words(CPU_LONG, [long], [5])
+    assert words.startswith("Scale cpu-long")
+    assert "8,000 steps instead of" in words
+    assert "chosen for 2,000 steps" in words
 
 
 def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:

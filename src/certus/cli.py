@@ -126,7 +126,8 @@ class Paper:
     scale: Annotated[
         str,
         arg(
-            help="full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core",
+            help="full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; cpu-long: "
+            "the same, four times as long",
             help_behavior_hint="(default: full with a GPU, else cpu)",
         ),
     ] = ""
@@ -134,7 +135,7 @@ class Paper:
         str,
         arg(help="run only cells that fit: TASK, TASK/ARM or */ARM; * fits anything; several with ;"),
     ] = ""
-    seeds: Annotated[int, arg(help="how many: 0, 1, … of these", help_behavior_hint="(default: cpu 3, full 5)")] = 0
+    seeds: Annotated[int, arg(help="how many: 0, 1, … of these", help_behavior_hint="(default: full 5, else 3)")] = 0
     data_dir: Annotated[
         str, arg(help="where the files lie", help_behavior_hint="(default: $CERTUS_DATA or the user's cache)")
     ] = ""
