@@ -252,7 +252,7 @@ def test_selection_end_to_end_then_again_and_published(
     assert len(texts) == 3 * 4 + 2
     assert not [t for t in texts if str(tmp_path) in t or str(files) in t]  # no place of a machine
     pictures = sorted(p.relative_to(public) for p in public.rglob("*.png"))
-    assert Path("selection/cifar10-1000/ft-ccl-metric-pe-consistency-targets.png") in pictures
+    assert Path("selection/cifar10-1000/ft-ccl-consistency-targets.png") in pictures
     assert not [p for p in pictures if "confusion" in p.name]
     assert not list(public.rglob("*.safetensors"))
     assert cli.run(["report", str(public / "runs" / "cifar10-1000"), "--out", str(tmp_path / "r.html")]) == 0

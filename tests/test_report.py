@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -363,6 +364,27 @@ def test_pictures_of_ones_own_and_data_that_are_gone(tmp_path: Path) -> None:
     assert (
         "The test images are left out, because svhn cannot be loaded here any more" in (tmp_path / "r.html").read_text()
     )
+
+
+def test_a_finished_run_whose_answers_were_not_kept_says_so(tmp_path: Path) -> None:
+    folder = make(tmp_path / "run", "supervised", steps=2)
+    folder.predictions.unlink()
+    write([folder.path], tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert "only the results were kept" in text
+    assert "There are no test images" not in text
+
+
+def test_a_bin_of_few_images_is_not_drawn_but_told() -> None:
+    labels = torch.zeros(31, dtype=torch.long)
+    probabilities = torch.tensor([[0.95, 0.05]]).repeat(31, 1)
+    probabilities[0] = torch.tensor([0.55, 0.45])  # alone in its bin
+    said = {"probabilities": probabilities, "labels": labels}
+    run = SimpleNamespace(said=said)
+    (drawn,) = answers.calibration([SimpleNamespace(name="arm", answering=[run])])  # type: ignore[list-item]
+    assert [row[1] for row in drawn.rows] == [1, 30]
+    _, curve = drawn.picture.axes[0].lines  # the first is the diagonal
+    assert list(curve.get_xdata()) == pytest.approx([95])
 
 
 def test_what_is_no_run_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from certus.config import resolve
+from certus.folder import Folder
 from certus.report import numbers
 from certus.report.figure import canvas, name_points
-from certus.report.runs import flat, name_of
+from certus.report.runs import Seen, arms, flat, name_of
 from certus.report.thumbnails import as_rgb
 from certus.scores import calibration_error
 
@@ -105,8 +108,21 @@ def test_an_arm_is_named_by_what_sets_it_apart() -> None:
     noisy = config(method="supervised", label_noise=0.5)
     assert name_of(plain, [plain]) == "ft-ccl"
     assert name_of(mi, [plain, mi]) == "ft-ccl, metric mi"
+    assert name_of(plain, [plain, mi]) == "ft-ccl"  # as the method comes
+    assert name_of(mi, [mi]) == "ft-ccl"  # nothing to be told apart from
+    heavy, preset = config(options={"weight": 6.0}), plain["weight"]
+    assert preset != 6.0
+    assert [name_of(c, [plain, mi, heavy]) for c in (plain, heavy)] == ["ft-ccl", "ft-ccl, weight 6"]
     assert name_of(noisy, [plain, mi, noisy]) == "supervised, label noise 0.5"
     assert config(seed=1) == config(seed=2)
+
+
+def test_a_method_as_it_comes_stands_before_its_variants(tmp_path: Path) -> None:
+    settings = [{"options": {"metric": "mi"}}, {"method": "supervised"}, {}, {"options": {"hard": False}, "seed": 3}]
+    runs = [Seen(Folder(tmp_path / str(i)), resolve({"method": "ft-ccl", **g})) for i, g in enumerate(settings)]
+    grouped, notes = arms([*runs, Seen(Folder(tmp_path / "again"), runs[0].config)])
+    assert [a.name for a in grouped] == ["supervised", "ft-ccl", "ft-ccl, metric mi", "ft-ccl, hard off"]
+    assert len(notes) == 1
 
 
 def test_one_channel_is_ink_on_paper_and_colours_stay() -> None:

@@ -171,13 +171,17 @@ def missing(arm: Arm) -> list[str]:
     elif arm.kinds() and not any(r.of_targets(k, "accuracy", "all") for r in arm.runs for k in arm.kinds()):
         said.append("Nobody knows the labels of the unlabelled images, so how right the targets are cannot be told.")
     if not arm.answering:
-        done = any(r.result for r in arm.runs)
-        said.append(
-            "There are no test images, and so nothing on single answers."
-            if done
-            else "No run has finished yet: what is read from test images comes then."
-        )
+        said.append(without_answers(arm))
     return said
+
+
+def without_answers(arm: Arm) -> str:
+    done = [r.result for r in arm.runs if r.result]
+    if not done:
+        return "No run has finished yet: what is read from test images comes then."
+    if any(result["test_error"] is not None for result in done):
+        return "Of these runs only the results were kept, not their answers: there is nothing on single test images."
+    return "There are no test images, and so nothing on single answers."
 
 
 __all__ = ["Written", "write"]

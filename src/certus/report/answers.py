@@ -25,6 +25,7 @@ from certus.report.runs import Arm
 from certus.scores import calibration_error, risk_coverage, wrong
 
 SHARES = [x / 50 for x in range(1, 51)]
+FEW = 10  # images of a bin, below which its accuracy is chance
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
@@ -83,7 +84,8 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
             merged.append((n, sum(p[0] * p[1] for p in points) / n, sum(p[0] * p[2] for p in points) / n))
         if merged:
             label = f"{arm.name}: ECE {fmean(ece):.1f} %"
-            axes.plot([m[1] for m in merged], [m[2] for m in merged], marker="o", ms=4, label=label, **look(i))
+            many = [m for m in merged if m[0] >= FEW]
+            axes.plot([m[1] for m in many], [m[2] for m in many], marker="o", ms=4, label=label, **look(i))
             rows += [(arm.name, *m, fmean(ece)) for m in merged]
     axes.set_xlabel("confidence (%)")
     axes.set_ylabel("accuracy (%)")
@@ -95,7 +97,8 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
             "reliability",
             "Do probabilities mean what they say?",
             "On the dotted line, answers given with 80 % are right in 80 of 100 cases; below it a run believes itself "
-            "too much, above it too little. Test images in 15 bins, the seeds taken together; ECE is the mean gap.",
+            "too much, above it too little. Test images in 15 bins, the seeds taken together; a bin of "
+            f"fewer than {FEW} images says little and is in the CSV alone. ECE is the mean gap.",
             ("arm", "images", "confidence (%)", "accuracy (%)", "ECE (%)"),
             rows,
             figure,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -133,11 +134,13 @@ def times(arms: Sequence[Arm]) -> Iterable[Drawn]:
     for i, phase in enumerate(PHASES):
         values = [spent[a][phase] for a in spent]
         colour = MUTED if i == len(SERIES) else SERIES[i]
-        axes.barh(list(spent), values, left=list(left.values()), color=colour, label=phase, edgecolor="none")
+        axes.barh(
+            [fill(a, 26) for a in spent], values, left=list(left.values()), color=colour, label=phase, edgecolor="none"
+        )
         left = {a: left[a] + spent[a][phase] for a in spent}
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("milliseconds per training step")
+    axes.set_xlabel("milliseconds per step")
     legend(axes, columns=4)
     yield Drawn(
         "time",

@@ -21,10 +21,10 @@ h1 { font-size: 1.6rem; line-height: 1.2; margin: .2rem 0 .4rem } h2 { font-size
 h3 { font-size: 1rem; margin: 0 0 .4rem } p { margin: .4rem 0; max-width: 46rem }
 a { color: var(--s0) } code { font-size: .85em; overflow-wrap: anywhere } b { font-weight: 600 }
 .muted, figcaption { color: var(--muted); font-size: .875rem }
-.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
+.grid { columns: 30rem; column-gap: 1rem } .grid > figure { break-inside: avoid; margin-bottom: 1rem }
 figure, .card { margin: 0; padding: .9rem 1rem; background: var(--card); border: 1px solid var(--grid);
   border-radius: .6rem; min-width: 0 }
-.card { margin: .8rem 0 } figure.whole { grid-column: 1 / -1 }
+.card { margin: .8rem 0 } figure.whole { column-span: all }
 figure svg { display: block; width: 100%; height: auto; max-width: 36rem; margin: 0 auto }
 figure svg * { stroke-linejoin: round } figure svg text { font-family: inherit !important }
  figcaption { margin-top: .5rem }

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from certus.certainty import METRICS, unconfidence
-from certus.config import Config
+from certus.config import Config, resolve
 from certus.errors import CertusError, UsageError
 from certus.folder import Folder
 from certus.methods import METHODS, PRETRAINING
@@ -218,16 +218,23 @@ def arms(runs: Sequence[Seen]) -> tuple[list[Arm], list[str]]:
     configs = [flat(group[0].config) for group in groups.values()]
     named = [Arm(name_of(c, configs), tuple(g)) for c, g in zip(configs, groups.values(), strict=True)]
     order = list((METHODS | PRETRAINING).keys())
-    return sorted(named, key=lambda a: (tuple(map(str, a.task)), order.index(a.config.method))), notes
+
+    def place(arm: Arm) -> tuple[Any, ...]:
+        """By task and method; the method as it comes before its variants."""
+        return tuple(map(str, arm.task)), order.index(arm.config.method), arm.name.count(", ")
+
+    return sorted(named, key=place), notes
 
 
 def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
-    """Its method, and what differs from other arms of that method; of any arm where it is another task."""
+    """Its method, and what sets it apart from other arms of that method, unless that is as the method comes; and of
+    any arm where it is another task."""
     alike = [o for o in others if o["method"] == config["method"]]
+    usual = flat(resolve({"data": config["data"], "method": config["method"]}))
     apart = [
         key
-        for key in config
-        if key != "method" and any(o.get(key) != config[key] for o in (others if key in TASK else alike))
+        for key, value in config.items()
+        if (key in TASK or value != usual[key]) and any(o[key] != value for o in (others if key in TASK else alike))
     ]
     told = [f"{key.replace('_', ' ')} {word(config[key])}" for key in apart]
     return ", ".join([config["method"], *told])
