@@ -169,7 +169,7 @@ def test_entropy_is_the_mean_over_images_of_the_clean_answers(data):
     assert sum(-sum(q * log(q) for q in row) for row in surer) / len(p) < naive  # through both factors
 
 
-# --- CCL's student view -----------------------------------------------------------------------------------------------
+# --- the student's view in mean teachers ------------------------------------------------------------------------------
 
 CCL = {"weight": 5.0, "ramp": 20.0}
 
@@ -237,3 +237,21 @@ def test_statistics_of_a_circle_come_from_the_weak_views(view):
     for i, (student, copy) in enumerate(zip(training.method.students, alone, strict=True), start=1):
         See(copy, f"a {i}")(training.step(2))
         assert all(torch.equal(a, b) for a, b in zip(student.buffers(), copy.buffers(), strict=True))
+
+
+@pytest.mark.parametrize("view", ["strong", "adversarial"])
+def test_ccl_that_keeps_every_target_is_mean_teacher_on_every_view_to_the_bit(view):
+    off = {"hard": False, "probabilistic": False, "temper": False}
+    filtered, every = (run("ft-ccl", CCL | {"student_view": view} | o, steps=5).method.state for o in ({}, off))
+    mean, weak = (run("mean-teacher", CCL | {"student_view": v}, steps=5).method.state for v in (view, "weak"))
+    assert equal(every, mean)
+    assert not equal(filtered, mean)
+    assert not equal(weak, mean)
+
+
+@pytest.mark.parametrize("view", ["strong", "adversarial"])
+@pytest.mark.parametrize(("on", "term"), [("sntg", "neighbours"), ("label-propagation", "propagated")])
+def test_what_is_built_on_mean_teacher_stays_whatever_its_student_looks_at(on, term, view):
+    name = f"mean-teacher-{on}"
+    found = [set(run(name, CCL | {"student_view": v}, steps=1).method.terms) for v in ("weak", view)]
+    assert found[0] == found[1] == {"supervised", "consistency", term}

@@ -57,3 +57,6 @@ class Adversarial:
 
     def __repr__(self) -> str:
         return f"{role(self.student)}({self.view} + {self.epsilon:g}·worst direction)"
+
+
+Looking = See | Adversarial  # a read of one view, which has a name

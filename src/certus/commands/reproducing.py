@@ -88,7 +88,7 @@ def run_in_order(before: Sequence[Cell], cells: Sequence[Cell], workers: int) ->
 
 
 def list_experiments() -> None:
-    table = Table(title="the paper's experiments", caption="certus paper NAME --scale cpu|full")
+    table = Table(title="the paper's experiments", caption=f"certus paper NAME --scale {'|'.join(paper.SCALES)}")
     for column in ("name", "what it shows", "tasks", "arms"):
         table.add_column(column)
     for e in paper.EXPERIMENTS.values():

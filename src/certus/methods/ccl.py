@@ -14,11 +14,10 @@ from torch import nn
 
 from certus.draws import Independent, parse, suitable
 from certus.material import Material
-from certus.method import Method, Read, Refine, Source
+from certus.method import Method, Refine, Source
 from certus.methods import circle
 from certus.methods.recipe import Recipe, at_least, between, one_of, option
 from certus.models.stages import stages
-from certus.reads import Adversarial, See
 from certus.schedules import Drop, Heat, Keep
 from certus.selection import Probabilistic, TopK
 from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Visits
@@ -82,19 +81,6 @@ class Options(circle.Options):
         at_least(1),
         lambda o: None if o.temper else "the temperature is off",
     )
-    student_view: str = option(
-        "weak",
-        "what the student looks at: weak, strong (RandAugment) or adversarial (VAT); certainty stays on weak views",
-        one_of("weak", "strong", "adversarial"),
-        source="ours, after Liu & Tan 2021, future work",
-    )
-    epsilon: float = option(
-        1.0,
-        "ε of the adversarial view (length over all pixels)",
-        at_least(0),
-        lambda o: None if o.student_view == "adversarial" else "--student-view is not adversarial",
-        source="ours",
-    )
 
 
 @dataclass(frozen=True)
@@ -132,12 +118,7 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             parts.append(Temper(Heat(options.heat)))
         return parts
 
-    def look(student: nn.Module, view: str) -> Read:
-        if options.student_view == "adversarial":
-            return Adversarial(student, view, options.epsilon)
-        return See(student, view, options.student_view)
-
-    return circle.circle(name, material, options, source, refine, look)
+    return circle.circle(name, material, options, source, refine)
 
 
 PAPER = "Liu & Tan 2021, Certainty Driven Consistency Loss on Multi-Teacher Networks for Semi-Supervised Learning"

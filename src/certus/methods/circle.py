@@ -13,9 +13,9 @@ from torch import nn
 
 from certus.material import Material
 from certus.method import Consistency, CrossEntropy, Method, Read, Refine, Source, Term, numbered
-from certus.methods.recipe import at_least, between, option
+from certus.methods.recipe import at_least, between, one_of, option
 from certus.models.roles import call
-from certus.reads import See
+from certus.reads import Adversarial, See
 from certus.schedules import RampUp
 from certus.teachers import EMA, Visits
 
@@ -33,6 +33,19 @@ class Options:
     )
     ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=PAPER)
     decay: float = option(0.99, "α of the teacher's moving average", between(0, 1), source=PAPER)
+    student_view: str = option(
+        "weak",
+        "what the student looks at: weak, strong (RandAugment) or adversarial (VAT); the teacher's stays weak",
+        one_of("weak", "strong", "adversarial"),
+        source="ours, after Liu & Tan 2021, future work",
+    )
+    epsilon: float = option(
+        1.0,
+        "ε of the adversarial view (length over all pixels)",
+        at_least(0),
+        lambda o: None if o.student_view == "adversarial" else "--student-view is not adversarial",
+        source="ours",
+    )
 
 
 def circle(
@@ -41,9 +54,14 @@ def circle(
     options: Options,
     source: Callable[[nn.Module, str], Source],
     refine: Callable[[str], Sequence[Refine]] = lambda stream: (),  # noqa: ARG005
-    look: Callable[[nn.Module, str], Read] = See,
 ) -> Method:
     """n students; student i learns the labels, and looking in its way what `source` makes of teacher i−1, refined."""
+
+    def look(student: nn.Module, view: str) -> Read:
+        if options.student_view == "adversarial":
+            return Adversarial(student, view, options.epsilon)
+        return See(student, view, options.student_view)
+
     n = options.teachers
     students = tuple(call(material.network(i), numbered("student", i, n)) for i in range(n))
     teachers = tuple(EMA(student, options.decay) for student in students)

@@ -12,7 +12,7 @@ from certus.material import Material
 from certus.method import Consistency, CrossEntropy, Method
 from certus.methods import circle, mean_teacher
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.reads import See
+from certus.reads import Looking, See
 from certus.schedules import Constant
 from certus.teachers import Propagation
 
@@ -72,7 +72,7 @@ def on_mean_teacher(material: Material, options: OnMeanTeacher) -> Method:
     method = mean_teacher.mean_teacher(material, options)
     terms, followers = dict(method.terms), list(method.followers)
     for name, consistency in method.terms.items():
-        if isinstance(consistency, Consistency) and isinstance(consistency.read, See):
+        if isinstance(consistency, Consistency) and isinstance(consistency.read, Looking):
             source, term = propagated(consistency.student, consistency.read.view, material, options)
             terms[name.replace("consistency", "propagated")] = term
             followers.append(source)

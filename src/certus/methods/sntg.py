@@ -17,7 +17,7 @@ from certus.method import Consistency, Method, Source, Term
 from certus.methods import circle, mean_teacher, pi, temporal_ensembling
 from certus.methods.recipe import Recipe, at_least, option
 from certus.models.roles import feature_size, role
-from certus.reads import See
+from certus.reads import Looking
 from certus.schedules import RampUp, Schedule
 from certus.step import Step
 
@@ -82,7 +82,7 @@ def on(base: Callable[[Material, Any], Method]) -> Callable[[Material, Any], Met
         weight = RampUp(options.graph * options.weight * material.classes, options.ramp)
         terms: dict[str, Term] = dict(method.terms)
         for name, term in method.terms.items():
-            if isinstance(term, Consistency) and isinstance(term.read, See):
+            if isinstance(term, Consistency) and isinstance(term.read, Looking):
                 feature_size(term.student)  # refuses a network without features
                 neighbours = Neighbours(term.student, term.read.view, term.source, options.margin, weight)
                 terms[name.replace("consistency", "neighbours")] = neighbours
