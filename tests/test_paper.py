@@ -249,7 +249,7 @@ def test_selection_end_to_end_then_again_and_published(
     assert folder.result.stat().st_mtime_ns == written
     assert json.loads((out / "selection" / "results.json").read_text()) == table
     texts = [p.read_text() for p in public.rglob("*") if p.suffix in (".toml", ".json", ".jsonl", ".md")]
-    assert len(texts) == 3 * 4 + 2
+    assert len(texts) == 4 * 4 + 2
     assert not [t for t in texts if str(tmp_path) in t or str(files) in t]  # no place of a machine
     pictures = sorted(p.relative_to(public) for p in public.rglob("*.png"))
     assert Path("selection/cifar10-1000/ft-ccl-consistency-targets.png") in pictures

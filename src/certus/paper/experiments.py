@@ -195,7 +195,7 @@ EXPERIMENTS = {
             THOUSAND,
             ("ft-ccl, strong views", "supervised"),
             about="selection",
-            figures=("learning-curves", "*-targets"),
+            figures=("learning-curves", "*-targets", "*-classes"),
         ),
     )
 }

@@ -14,13 +14,13 @@ from certus.paper.experiments import Experiment
 
 
 def publish(experiment: Experiment, cells: Sequence[Cell], made: Path, where: Path) -> None:
-    """Copy each run's settings, metrics and result to WHERE/runs, and the tables and figures that it is about."""
+    """Copy each run's settings, classes, metrics and result to WHERE/runs, and the tables and figures it is about."""
     for cell in cells:
         target = Folder(where / "runs" / cell.folder.path.parent.name / cell.folder.path.name)
         target.path.mkdir(parents=True, exist_ok=True)
         put(target.config, replace(cell.config, data_dir="", init=Path(cell.config.init).name).text())
-        for source, copy in ((cell.folder.metrics, target.metrics), (cell.folder.result, target.result)):
-            put(copy, source.read_text())
+        for source in (cell.folder.model, cell.folder.metrics, cell.folder.result):
+            put(target.path / source.name, source.read_text())
     out = where / experiment.name
     for file in sorted(made.rglob("*")):
         table = file.parent == made and file.suffix in (".json", ".md")
