@@ -14,7 +14,6 @@ from certus.folder import Folder
 from certus.methods.rotation import TellTurn
 from certus.model import load
 from certus.run import build, complete
-from certus.train import train
 
 TINY = "--data digits --network cnn13-small --width 2 --unlabelled-batch 100 --threads 1 --steps 3".split()
 
@@ -78,19 +77,14 @@ def test_a_pretraining_run_has_no_answers(pretrained: Path) -> None:
         load(pretrained)
 
 
-def test_pretraining_lowers_the_error_at_few_labels(tmp_path: Path) -> None:
-    """Digits, 20 labels, validation error of supervised-only over five seeds, at the preset's settings."""
-    gains = []
-    for seed in range(5):
-        common = {"seed": seed, "threads": 1}
-        pretraining = complete(resolve({"method": "rotation", "validation": 0, **common}), epochs=20)
-        train(pretraining, Folder(tmp_path / str(seed)))
-        found = []
-        for init in ("", str(tmp_path / str(seed))):
-            learning = build(complete(resolve({"method": "supervised", "init": init, **common}), epochs=20))
-            for number in range(learning.config.steps):
-                learning.advance(number)
-            found += learning.validation_errors()
-        gains.append(found[0] - found[1])
-    assert fmean(gains) > 1.0
-    assert sum(gain > 0 for gain in gains) >= 4
+@pytest.mark.parametrize("seed", range(3))
+def test_it_learns_to_tell_the_turns_of_images_it_has_not_seen(seed: int) -> None:
+    """Digits, five epochs: 83 to 89 % over six seeds, of which chance is 25 %."""
+    rotating = build(complete(resolve({"method": "rotation", "validation": 0, "seed": seed, "threads": 1}), epochs=5))
+    for number in range(rotating.config.steps):
+        rotating.advance(number)
+    student, x = rotating.method.students[0].eval(), rotating.data.normalised(rotating.data.test.images)
+    with torch.no_grad():
+        right = [(student(x.rot90(k, (2, 3))).argmax(1) == k).float().mean().item() for k in range(4)]
+    assert min(right) > 0.4
+    assert fmean(right) > 0.65

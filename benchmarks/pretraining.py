@@ -1,0 +1,50 @@
+"""What a start from RotNet is worth to supervised learning on digits: validation error without and with it, by seed.
+
+python benchmarks/pretraining.py --seeds 20
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+
+from certus.compare import difference_text, paired
+from certus.config import resolve
+from certus.folder import Folder
+from certus.run import build, complete
+from certus.train import train
+
+
+@dataclass(frozen=True)
+class Args:
+    seeds: int = 20
+    epochs: float = 20
+
+
+def errors(seed: int, epochs: float, place: Path) -> list[float]:
+    """From random weights, and from RotNet."""
+    common = {"seed": seed, "threads": 1}
+    train(complete(resolve({"method": "rotation", "validation": 0, **common}), epochs), Folder(place))
+    found: list[float] = []
+    for init in ("", str(place)):
+        learning = build(complete(resolve({"method": "supervised", "init": init, **common}), epochs))
+        for number in range(learning.config.steps):
+            learning.advance(number)
+        found += learning.validation_errors()
+    return found
+
+
+if __name__ == "__main__":
+    args = tyro.cli(Args, description=__doc__)
+    torch.set_num_threads(1)
+    plain: dict[int, float] = {}
+    started: dict[int, float] = {}
+    for seed in range(args.seeds):
+        with tempfile.TemporaryDirectory() as place:
+            plain[seed], started[seed] = errors(seed, args.epochs, Path(place) / "rotnet")
+        print(f"seed {seed}: {plain[seed]:.1f} from random weights, {started[seed]:.1f} from RotNet", flush=True)
+    print(f"difference {difference_text(paired(started, plain))}, n = {args.seeds}")
