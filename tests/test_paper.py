@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,19 +99,21 @@ def test_what_the_paper_prints_is_all_there() -> None:
     assert {t.noise for t in paper.experiment("noise").tasks} == {0.2, 0.3, 0.5}
 
 
+@pytest.mark.usefixtures("real_sizes")
 @pytest.mark.parametrize(("experiment", "base"), [("ablation", "ft-ccl"), ("views", "ft-ccl, strong views")])
 def test_the_controls_differ_in_their_ranks_alone(experiment: str, base: str) -> None:
     arms = {arm.name: arm for arm in paper.experiment(experiment).arms}
-    without = CPU.config(Task("moons", 6), arms[base], 0).options
+    without = CPU.config(Task("svhn", 1000), arms[base], 0).options
     for metric in ("random", "confidence"):
-        with_it = CPU.config(Task("moons", 6), arms[f"{base}, {metric} ranks"], 0).options
+        with_it = CPU.config(Task("svhn", 1000), arms[f"{base}, {metric} ranks"], 0).options
         assert {k: v for k, v in with_it.items() if v != without[k]} == {"metric": metric}
 
 
+@pytest.mark.usefixtures("real_sizes")
 def test_strong_views_with_every_target_have_neither_filter_nor_temperature() -> None:
     arms = {arm.name: arm for arm in paper.experiment("views").arms}
     strong, every = (
-        CPU.config(Task("moons", 6), arms[f"ft-ccl, strong views{more}"], 0).options for more in ("", ", every target")
+        CPU.config(Task("svhn", 1000), arms[f"ft-ccl, strong views{more}"], 0).options for more in ("", ", every target")
     )
     changed = {k: v for k, v in every.items() if v != strong[k]}
     assert changed == {"hard": False, "probabilistic": False, "temper": False}
@@ -148,7 +151,18 @@ def test_cpu_long_is_cpu_but_for_its_steps_and_says_so() -> None:
     words = paper.in_words(CPU_LONG, [long], [5])
     assert words.startswith("Scale cpu-long")
     assert "8,000 steps instead of" in words
-    assert "chosen for 2,000 steps" in words
+    assert "chosen for a quarter of the steps" in words
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
+    configs = [CPU.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
+    by_labels = sorted((config.labels, config.steps) for config in configs)
+    assert all(fewer[1] < more[1] for fewer, more in pairwise(by_labels) if fewer[0] < more[0])
+    few = [CPU.config(task, Arm("supervised"), 0) for task in (Task("cifar10", 1000), Task("svhn", 1000))]
+    assert ", 2,000 steps instead of" in paper.in_words(CPU, few, [3])
+    noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
+    assert ", 2,000 (cifar10-1000, svhn-1000) and 6,000 (cifar10-4000) steps" in paper.in_words(CPU, [*few, noisy], [3])
 
 
 def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:
