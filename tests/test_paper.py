@@ -113,7 +113,8 @@ def test_the_controls_differ_in_their_ranks_alone(experiment: str, base: str) ->
 def test_strong_views_with_every_target_have_neither_filter_nor_temperature() -> None:
     arms = {arm.name: arm for arm in paper.experiment("views").arms}
     strong, every = (
-        CPU.config(Task("svhn", 1000), arms[f"ft-ccl, strong views{more}"], 0).options for more in ("", ", every target")
+        CPU.config(Task("svhn", 1000), arms[f"ft-ccl, strong views{more}"], 0).options
+        for more in ("", ", every target")
     )
     changed = {k: v for k, v in every.items() if v != strong[k]}
     assert changed == {"hard": False, "probabilistic": False, "temper": False}
