@@ -152,7 +152,7 @@ def test_cpu_long_is_cpu_but_for_its_steps_and_says_so() -> None:
     words = paper.in_words(CPU_LONG, [long], [5])
     assert words.startswith("Scale cpu-long")
     assert "8,000 steps instead of" in words
-    assert "chosen for a quarter of the steps" in words
+    assert "chosen on validation labels with 1,000 labels and 2,000 steps" in words
 
 
 @pytest.mark.usefixtures("real_sizes")

@@ -27,7 +27,6 @@ class Scale:
     by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of the method among them
     rotnet: bool = False  # CCL starts from RotNet in the table, as in the paper
     pretraining: float = 0.0  # its epochs
-    length: str = "were chosen for this length on validation labels"  # said of λ, its ramp, learning rate and dropout
 
     def config(self, task: Task, arm: Arm, seed: int, data_dir: str = "", init: Path | None = None) -> Config:
         """One run in full. Stronger wins: the data set's preset, the method's, the scale's, the arm's."""
@@ -115,7 +114,6 @@ CPU_LONG = replace(
     name="cpu-long",
     steps_of={labels: 4 * steps for labels, steps in CPU.steps_of.items()},
     pretraining=4 * CPU.pretraining,
-    length="are those of scale cpu, chosen for a quarter of the steps on validation labels",
 )
 
 SCALES = {scale.name: scale for scale in (FULL, CPU, CPU_LONG)}
@@ -157,7 +155,8 @@ def in_words(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) ->
         f"unlabelled images instead of 128 + 384, {each(lambda c: f'{c.steps:,}')} steps instead of 25,000 to 40,000, "
         f"{each(lambda c: f'{c.unlabelled:,}')} unlabelled images instead of all, every network from random weights "
         "instead of CCL's from RotNet unless its name says so, certainty by PE of a tree of 4 draws instead of PV of "
-        f"10{fewer(seeds)}; λ, its ramp, learning rate and dropout {scale.length}. "
+        f"10{fewer(seeds)}; λ, its ramp, learning rate and dropout were chosen on validation labels "
+        f"with 1,000 labels and {CPU.steps_of[1000]:,} steps. "
         "Compare the rows with each other, not with the paper's column. "
         f"{validation[0].upper()}{validation[1:]}"
     )
