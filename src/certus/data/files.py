@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import posixpath
+import shutil
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -153,8 +154,11 @@ def unpack(name: str, archive: Path, root: Path, files: Sequence[str]) -> None:
         with TemporaryDirectory(dir=root, prefix=".unpack-") as folder, gzip.open(archive) as raw:
             with tarfile.open(fileobj=raw, mode="r|") as tar:
                 for member in tar:
-                    if member.isfile() and posixpath.normpath(member.name) in wanted:
-                        tar.extract(member, folder, filter="data")
+                    path = posixpath.normpath(member.name)
+                    if member.isfile() and path in wanted and (content := tar.extractfile(member)):
+                        Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
+                        with Path(folder, path).open("wb") as copy:
+                            shutil.copyfileobj(content, copy, CHUNK)
             while raw.read(CHUNK):  # to the very end, where gzip keeps its checksum
                 pass
             for path in wanted:
