@@ -100,7 +100,7 @@ CPU = Scale(
         "unlabelled_batch": 32,
         "unlabelled": 10_000,
     },
-    steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # where supervised learning stops (docs/paper.md)
+    steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # chosen or guessed: docs/paper.md
     by_method={
         **{method: {"weight": 6.0} for method in CONSISTENT},
         "fixmatch": {"decay": 0.99, "learning_rate": 0.1},  # its 0.999 and 0.03 are for a million steps
