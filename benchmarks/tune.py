@@ -2,7 +2,8 @@
 
     python benchmarks/tune.py --data digits --method ft-ccl --grid weight=5,20 learning_rate=0.1,0.2 --seeds 4
 
-The test set is never read. Settings are those of `certus train`, method options among them, with `_` for `-`.
+The test set is never read. Differences to the first point are paired by seed, with a 95 % interval. Settings are those
+of `certus train`, method options among them, with `_` for `-`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import argparse
 import json
 import multiprocessing
 from itertools import product
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 
+from certus.compare import difference_text, mean_std, mean_text, paired
 from certus.config import resolve
 from certus.errors import CertusError
 from certus.methods import recipe
@@ -61,16 +63,19 @@ def main() -> None:
     axes = {name: [value(v) for v in values.split(",")] for name, values in (g.split("=") for g in args.grid)}
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     cells = [(given(args.data, args.method, seed, p), args.epochs) for p in points for seed in range(args.seeds)]
-    rows = []
+    rows: list[tuple[float, str]] = []
     with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
         errors = pool.imap(validation_error, cells)
+        first: dict[int, float] = {}
         for point in points:
-            found = [next(errors) for _ in range(args.seeds)]
-            rows.append((fmean(found), stdev(found) if len(found) > 1 else 0.0, point))
-            print(f"{rows[-1][0]:6.2f} ± {rows[-1][1]:5.2f}  {point}", flush=True)
-    print("\nbest first:")
-    for mean, std, point in sorted(rows, key=lambda row: row[0]):
-        print(f"{mean:6.2f} ± {std:5.2f}  n = {args.seeds}  {point}")
+            found = {seed: next(errors) for seed in range(args.seeds)}
+            mean, std = mean_std(list(found.values()))
+            difference = f"  {difference_text(paired(found, first))}" if first else ""
+            first = first or found
+            rows.append((mean, f"{mean_text({'mean': mean, 'std': std})}  n = {args.seeds}{difference}  {point}"))
+            print(rows[-1][1], flush=True)
+    if len(rows) > 1:
+        print("\nbest first:", *(line for _, line in sorted(rows)), sep="\n")
 
 
 if __name__ == "__main__":
