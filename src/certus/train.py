@@ -14,7 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from certus import checkpoint
-from certus.allocation import keep_freed_memory
+from certus.allocation import freed_memory_kept
 from certus.config import Config
 from certus.cost import step_bytes
 from certus.errors import CertusError
@@ -62,8 +62,7 @@ def train(
 
     Without `observe` the run is the same to the bit, and metrics.jsonl tells only losses and validation errors.
     """
-    keep_freed_memory()
-    with threads(config.threads), untouched_generator(), stop_signal(signals) as stopped:
+    with freed_memory_kept(), threads(config.threads), untouched_generator(), stop_signal(signals) as stopped:
         run = build(config)
         if folder.exists():
             folder.check_data(run)
