@@ -19,6 +19,7 @@ from certus.data.dataset import Dataset, Part
 from certus.errors import CertusError, UsageError
 from certus.folder import Folder
 from certus.paper import Arm, Experiment, Scale, Task, scales, tables
+from certus.paper.experiments import SAME_MINUTES, SUPERVISED
 from certus.paper.printed import ARMS, TABLE1
 from certus.paper.scales import CPU, CPU_LONG, FULL, SCALES, fewer
 from certus.report.runs import Seen
@@ -164,6 +165,19 @@ def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
     assert ", 2,000 steps instead of" in paper.in_words(CPU, few, [3])
     noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
     assert ", 2,000 (cifar10-1000, svhn-1000) and 6,000 (cifar10-4000) steps" in paper.in_words(CPU, [*few, noisy], [3])
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_supervised_learning_also_has_the_minutes_of_the_others(tmp_path: Path) -> None:
+    task = Task("svhn", 1000)
+    plain, longer = (CPU.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
+    assert longer == replace(plain, steps=5000)
+    both = ", 2,000 steps instead of 25,000 to 40,000 (supervised learning for the same minutes: 2.5 times as many)"
+    assert both in paper.in_words(CPU, [plain, longer], [3])
+    assert "same minutes" not in paper.in_words(CPU, [plain], [3])
+    for scale, arms in ((CPU, 2), (FULL, 1)):  # in full it is not known how many: the arm is supervised learning itself
+        chosen = paper.chosen(paper.experiment("table1"), scale, "svhn-1000/supervised;svhn-1000/supervised, same*")
+        assert len(paper.cells(chosen, scale, 1, tmp_path, "")) == arms
 
 
 def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:
