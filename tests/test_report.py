@@ -338,6 +338,7 @@ def test_curves_under_label_noise_have_a_panel_each(tmp_path: Path) -> None:
     assert {r["label noise"] for r in rows} == {"0.0", "0.5"}
     assert {r["arm"] for r in rows} == {"supervised"}
     assert "50 % of the labels replaced by random ones" in text
+    assert '<p class="muted">10 labels; 10 labels, 50 % of them random · 2 runs' in text
     assert text.count('download="comparison-') == 2  # another task is another table
 
 

@@ -13,7 +13,7 @@ from certus.paper.printed import ARMS, TABLE1, Figure
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learnt: a data set, so many labels, a fraction of them wrong."""
+    """What is to be learnt: a data set, so many labels, a fraction of them random."""
 
     data: str
     labels: int
@@ -178,7 +178,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "noise",
-            "4,000 labels of which 20, 30 or 50 % are wrong",
+            "4,000 labels of which 20, 30 or 50 % are replaced by random ones",
             (SUPERVISED, SAME_MINUTES, MEAN_TEACHER, FILTERING, TEMPERATURE, FT),
             tuple(Task("cifar10", 4000, noise) for noise in (0.2, 0.3, 0.5)),
             ("supervised", "supervised, same minutes", "mean-teacher"),

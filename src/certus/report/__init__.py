@@ -114,8 +114,7 @@ def title_of(grouped: Sequence[Arm]) -> str:
 def head(grouped: Sequence[Arm]) -> str:
     runs = [r for a in grouped for r in a.runs]
     done = sum(r.result is not None for r in runs)
-    labels = ", ".join(dict.fromkeys("all labels" if not a.config.labels else f"{a.config.labels} labels"
-                                     for a in grouped))  # fmt: skip
+    labels = "; ".join(dict.fromkeys(labels_text(a) for a in grouped))
     state = f"{len(runs)} run{'s' * (len(runs) != 1)}, " + ("all finished" if done == len(runs) else f"{done} finished")
     links = "".join(f'<a href="#{slug(a.name)}">{escape(a.name)}</a>' for a in grouped)
     return f'<h1>{escape(title_of(grouped))}</h1><p class="muted">{escape(labels)} · {state}</p>' + (
@@ -139,8 +138,13 @@ def tables(grouped: Sequence[Arm]) -> list[str]:
 
 
 def task_text(arm: Arm) -> str:
-    noise = f", {100 * arm.config.label_noise:g} % wrong labels" if arm.config.label_noise else ""
-    return f"{Path(arm.config.data).name}, {arm.config.labels or 'all'} labels{noise}"
+    return f"{Path(arm.config.data).name}, {labels_text(arm)}"
+
+
+def labels_text(arm: Arm) -> str:
+    """How many, and how many of them were spoilt."""
+    noise = f", {100 * arm.config.label_noise:g} % of them random" * (arm.config.label_noise > 0)
+    return f"{arm.config.labels or 'all'} labels{noise}"
 
 
 def table_caption(rows: Rows) -> str:
