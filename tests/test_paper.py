@@ -21,7 +21,7 @@ from certus.folder import Folder
 from certus.paper import Arm, Experiment, Scale, Task, scales, tables
 from certus.paper.experiments import SAME_MINUTES, SUPERVISED
 from certus.paper.printed import ARMS, TABLE1
-from certus.paper.scales import CPU, CPU_LONG, FULL, SCALES, fewer
+from certus.paper.scales import CPU, CPU_LONG, CPU_SHORT, FULL, SCALES, fewer
 from certus.report.runs import Seen
 
 TINY = Scale(
@@ -146,8 +146,8 @@ def test_full_is_the_size_of_the_paper() -> None:
 
 
 @pytest.mark.usefixtures("real_sizes")
-def test_cpu_long_is_cpu_but_for_its_steps_and_says_so() -> None:
-    short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU, CPU_LONG))
+def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
+    short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU_SHORT, CPU_LONG))
     assert replace(long, steps=short.steps) == short
     assert long.steps == 4 * short.steps
     words = paper.in_words(CPU_LONG, [long], [5])
@@ -158,18 +158,28 @@ def test_cpu_long_is_cpu_but_for_its_steps_and_says_so() -> None:
 
 @pytest.mark.usefixtures("real_sizes")
 def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
-    configs = [CPU.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
+    configs = [CPU_SHORT.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
     by_labels = sorted((config.labels, config.steps) for config in configs)
     assert all(fewer[1] < more[1] for fewer, more in pairwise(by_labels) if fewer[0] < more[0])
-    few = [CPU.config(task, Arm("supervised"), 0) for task in (Task("cifar10", 1000), Task("svhn", 1000))]
-    assert ", 2,000 steps instead of" in paper.in_words(CPU, few, [3])
-    noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
-    assert ", 2,000 (cifar10-1000, svhn-1000) and 6,000 (cifar10-4000) steps" in paper.in_words(CPU, [*few, noisy], [3])
+    tasks = (Task("cifar10", 1000), Task("svhn", 1000), Task("cifar10", 4000, 0.5))
+    few, digits, noisy = ([CPU.config(task, Arm("supervised"), 0)] for task in tasks)
+    assert ", 2,000 steps instead of 25,000 to 40,000, 10,000 unlabelled images" in paper.in_words(CPU, few, [3])
+    words = paper.in_words(CPU, [*few, *digits, *noisy], [3])
+    assert ", 2,000 (cifar10-1000) and 5,000 (svhn-1000) and 6,000 (cifar10-4000) steps" in words
+    assert ", weight decay 0.002 instead of 0.0002 on svhn, 10,000 unlabelled images" in words
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_what_a_data_set_needs_otherwise_is_for_all_of_its_arms_and_for_no_other() -> None:
+    for task, arm in paper.chosen(paper.experiment("table1"), CPU, "*-1000"):
+        own, short = (scale.config(task, replace(arm, rotnet=False), 0) for scale in (CPU, CPU_SHORT))
+        svhn = {"steps": 5000 if not arm.same_minutes else 12_500, "weight_decay": 0.002}
+        assert own == (replace(short, **svhn) if task.data == "svhn" else short), (task.name, arm.name)
 
 
 @pytest.mark.usefixtures("real_sizes")
 def test_supervised_learning_also_has_the_minutes_of_the_others(tmp_path: Path) -> None:
-    task = Task("svhn", 1000)
+    task = Task("cifar10", 1000)
     plain, longer = (CPU.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
     assert longer == replace(plain, steps=5000)
     both = ", 2,000 steps instead of 25,000 to 40,000 (supervised learning for the same minutes: 2.5 times as many)"

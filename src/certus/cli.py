@@ -126,8 +126,8 @@ class Paper:
     scale: Annotated[
         str,
         arg(
-            help="full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; cpu-long: "
-            "the same, four times as long",
+            help="full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; "
+            "cpu-short and cpu-long: for what length does, the second four times the first",
             help_behavior_hint="(default: full with a GPU, else cpu)",
         ),
     ] = ""
