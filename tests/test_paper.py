@@ -317,6 +317,26 @@ def test_noise_has_the_wrong_labels_that_it_tells(files: Path, tmp_path: Path) -
     assert 1600 < len(wrong) < 2000  # half of 4,000 drawn anew, of which a tenth is right by chance
 
 
+def test_the_words_are_about_what_is_finished(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(scales.SCALES, "cpu", replace(TINY, same_minutes=2.0))
+    words = ("--data-dir", files, "--out", tmp_path, "--seeds", 1)
+
+    def said(*more: str) -> str:
+        assert ask("table1", *words, *more) == 0
+        return capsys.readouterr().out
+
+    said("--only", "cifar10-1000/supervised")
+    assert "same minutes" not in said("--only", "cifar10-1000", "--finished")
+    said("--only", "cifar10-1000/supervised, same minutes")
+    assert "30 steps instead of 25,000 to 40,000 (supervised learning for the same minutes: 2 times as many)" in said(
+        "--only", "cifar10-1000", "--finished"
+    )
+    steps = [json.loads(f.read_text())["steps"] for f in sorted(tmp_path.glob("cifar10-1000/*/result.json"))]
+    assert steps == [60, 30]
+
+
 @pytest.mark.usefixtures("tiny")
 def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Path) -> None:
     words = ("--only", "cifar10-1000/supervised*", "--data-dir", files, "--out", tmp_path, "--seeds", 1)

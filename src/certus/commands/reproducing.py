@@ -67,7 +67,7 @@ def paper_command(args: Any, given: Given) -> int:
     counts = Counter(cell.name.rpartition("-seed")[0] for cell in finished).values()
     summary = {
         "command": f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}{ready}",
-        "words": paper.in_words(scale, [c.config for c in cells], counts),
+        "words": paper.in_words(scale, [c.config for c in finished or cells], counts),
         **tables.summarise(what, chosen, cells, results),
     }
     show(summary, what, args.json)
