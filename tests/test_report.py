@@ -31,7 +31,7 @@ from certus.config import resolve
 from certus.errors import UsageError
 from certus.folder import Folder
 from certus.hindsight import ask_unlabelled
-from certus.report import answers, targets, write
+from certus.report import answers, curves, targets, write
 from certus.report.runs import Arm, Seen
 from certus.run import build, complete
 from certus.train import Progress, ignore, train
@@ -286,6 +286,25 @@ def test_uncertainty_is_the_mean_of_students_and_seeds_and_its_band_is_over_seed
     (shade,) = drawn.picture.axes[0].collections
     assert shade.get_paths()[0].vertices[:, 1].max() == pytest.approx(4 + 8**0.5)
     assert not list(targets.uncertainty(Arm("pi", (observed(tmp_path / "none", [{"consistency": {}}], 10),))))
+
+
+@pytest.mark.parametrize(
+    ("errors", "scale"), [((80.0, 20.0, 10.0), "log"), ((12.0, 11.0, 10.0), "linear"), ((50.0, 10.0, 0.0), "linear")]
+)
+def test_errors_that_fall_many_times_over_are_drawn_by_shares(
+    tmp_path: Path, errors: tuple[float, ...], scale: str
+) -> None:
+    seen = observed(tmp_path / "run", [{}] * len(errors), 10)
+    lines = [{**line, "validation_error": e} for line, e in zip(seen.lines, errors, strict=True)]
+    seen.folder.metrics.write_text("".join(json.dumps(li) + "\n" for li in lines))
+    (drawn,) = curves.learning([Arm("supervised", (Seen(seen.folder, seen.config),))])
+    (axes,) = drawn.picture.axes
+    assert axes.get_yscale() == scale
+    assert ("logarithmic" in drawn.caption) == (scale == "log")
+    low, high = axes.get_ylim()
+    assert low <= min(errors)
+    assert high >= max(errors)
+    drawn.svg()  # its ticks can be drawn
 
 
 def test_one_run_and_the_same_run_twice(comparison: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,41 +8,53 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
 from certus.report.figure import BAND, MUTED, SERIES, Drawn, by_epoch, canvas, legend, line, look, rows_of
 from certus.report.numbers import band
 from certus.report.runs import Arm, Seen, kind_of
 
 PHASES = ("batch", "views", "losses", "backward", "optimiser", "followers", "observing", "validation", "saving")
-
-
-def draw_errors(axes: Axes, arms: Sequence[Arm], names: Sequence[str]) -> list[tuple[Any, ...]]:
-    rows = []
-    for i, (arm, name) in enumerate(zip(arms, names, strict=True)):
-        curves = [c for run in arm.runs if (c := run.curve("validation_error"))]
-        if curves:
-            mean = band(curves)
-            line(axes, mean, name, look(i))
-            rows += rows_of(arm.name, mean)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("validation error (%)")
-    return rows
+MANIFOLD = 3  # the largest error of a figure is more than so many times the least
 
 
 def learning(arms: Sequence[Arm]) -> Iterable[Drawn]:
     figure, (axes,) = canvas()
-    rows = draw_errors(axes, arms, [a.name for a in arms])
+    rows: list[tuple[Any, ...]] = []
+    for i, arm in enumerate(arms):
+        curves = [c for run in arm.runs if (c := run.curve("validation_error"))]
+        if curves:
+            mean = band(curves)
+            line(axes, mean, arm.name, look(i))
+            rows += rows_of(arm.name, mean)
     by_epoch(axes)
+    axes.set_ylabel("validation error (%)")
     legend(axes)
     if rows:
+        shares = by_shares(axes, [mean for _, _, mean, *_ in rows])
         yield Drawn(
             "learning-curves",
             "Validation error while training",
-            f"Lower is better; a curve that turns up again has begun to overfit. {BAND} Nothing is chosen by it.",
+            f"Lower is better; a curve that turns up again has begun to overfit. {BAND} Nothing is chosen by it."
+            + " The scale is logarithmic: the same height is the same share of the errors." * shares,
             ("arm", "epoch", "mean", "std", "n"),
             rows,
             figure,
         )
+
+
+def by_shares(axes: Axes, values: Sequence[float]) -> bool:
+    """A logarithmic scale, where the first epochs would otherwise press all later differences into one line."""
+    least, most = min(values), max(values)
+    if not 0 < MANIFOLD * least < most:
+        axes.set_ylim(bottom=0)
+        return False
+    axes.set_yscale("log")
+    axes.set_ylim(0.85 * least, 1.15 * most)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    return True
 
 
 def losses(arms: Sequence[Arm]) -> Iterable[Drawn]:
