@@ -196,7 +196,7 @@ EXPERIMENTS = {
             "ours: the student sees strongly changed images, and what certainty is worth then",
             (SUPERVISED, SAME_MINUTES, MEAN_TEACHER, FT, Arm("fixmatch"), STRONG, *STRONG_CONTROLS),
             THOUSAND,
-            ("ft-ccl, strong views", "supervised, same minutes"),
+            ("ft-ccl, strong views", "supervised", "supervised, same minutes"),
             about="selection",
             figures=("learning-curves", "*-targets", "*-classes"),
         ),
