@@ -103,7 +103,7 @@ CPU = Scale(
         "unlabelled": 10_000,
     },
     steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # chosen or guessed: docs/paper.md
-    by_data={"svhn": {"steps": 5000, "weight_decay": 2e-3}},  # until supervised learning has stopped improving
+    by_data={"svhn": {"steps": 5000, "weight_decay": 2e-3}},  # supervised learning needs it: docs/paper.md
     same_minutes=2.5,  # measured: it looks at half of the images, and has no teacher to ask
     by_method={
         **{method: {"weight": 6.0} for method in CONSISTENT},
