@@ -21,7 +21,7 @@ from certus.folder import Folder
 from certus.paper import Arm, Experiment, Scale, Task, scales, tables
 from certus.paper.experiments import SAME_MINUTES, SUPERVISED
 from certus.paper.printed import ARMS, TABLE1
-from certus.paper.scales import CPU, CPU_LONG, CPU_SHORT, FULL, SCALES, fewer
+from certus.paper.scales import CPU, CPU_LONG, CPU_SHORT, FULL, SCALES
 from certus.report.runs import Seen
 
 TINY = Scale(
@@ -150,10 +150,10 @@ def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
     short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU_SHORT, CPU_LONG))
     assert replace(long, steps=short.steps) == short
     assert long.steps == 4 * short.steps
-    words = paper.in_words(CPU_LONG, [long], [5])
+    words = paper.in_words(CPU_LONG, long)
     assert words.startswith("Scale cpu-long")
-    assert "8,000 steps instead of" in words
     assert "chosen on validation labels with 1,000 labels and 2,000 steps" in words
+    assert paper.task_in_words(CPU_LONG, [long], [5]) == "8,000 steps, 1,000 images kept for validation, 5 seeds."
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -161,30 +161,28 @@ def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
     configs = [CPU_SHORT.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
     by_labels = sorted((config.labels, config.steps) for config in configs)
     assert all(fewer[1] < more[1] for fewer, more in pairwise(by_labels) if fewer[0] < more[0])
-    tasks = (Task("cifar10", 1000), Task("svhn", 1000), Task("cifar10", 4000, 0.5))
-    few, digits, noisy = ([CPU.config(task, Arm("supervised"), 0)] for task in tasks)
-    assert ", 2,000 steps instead of 25,000 to 40,000, 10,000 unlabelled images" in paper.in_words(CPU, few, [3])
-    words = paper.in_words(CPU, [*few, *digits, *noisy], [3])
-    assert ", 2,000 (cifar10-1000) and 5,000 (svhn-1000) and 6,000 (cifar10-4000) steps" in words
-    assert ", weight decay 0.002 instead of 0.0002 on svhn, 10,000 unlabelled images" in words
+    noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
+    assert paper.task_in_words(CPU, [noisy], [3]).startswith("6,000 steps, 1,000 images")
 
 
 @pytest.mark.usefixtures("real_sizes")
-def test_what_a_data_set_needs_otherwise_is_for_all_of_its_arms_and_for_no_other() -> None:
-    for task, arm in paper.chosen(paper.experiment("table1"), CPU, "*-1000"):
+def test_what_a_task_needs_otherwise_is_for_all_of_its_arms_and_for_no_other() -> None:
+    for task, arm in paper.chosen(paper.experiment("table1"), CPU):
         own, short = (scale.config(task, replace(arm, rotnet=False), 0) for scale in (CPU, CPU_SHORT))
-        svhn = {"steps": 5000 if not arm.same_minutes else 12_500, "weight_decay": 0.002}
-        assert own == (replace(short, **svhn) if task.data == "svhn" else short), (task.name, arm.name)
+        longer = {"steps": 5000 if not arm.same_minutes else 12_500, "weight_decay": 0.002}
+        assert own == (replace(short, **longer) if task.labels == 1000 else short), (task.name, arm.name)
+        told = ", weight decay 0.002 instead of 0.0002" in paper.task_in_words(CPU, [own], [3])
+        assert told == (task.labels == 1000)
 
 
 @pytest.mark.usefixtures("real_sizes")
 def test_supervised_learning_also_has_the_minutes_of_the_others(tmp_path: Path) -> None:
     task = Task("cifar10", 1000)
-    plain, longer = (CPU.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
+    plain, longer = (CPU_SHORT.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
     assert longer == replace(plain, steps=5000)
-    both = ", 2,000 steps instead of 25,000 to 40,000 (supervised learning for the same minutes: 2.5 times as many)"
-    assert both in paper.in_words(CPU, [plain, longer], [3])
-    assert "same minutes" not in paper.in_words(CPU, [plain], [3])
+    both = "2,000 steps (supervised learning for the same minutes: 5,000), 1,000 images"
+    assert paper.task_in_words(CPU_SHORT, [plain, longer], [3]).startswith(both)
+    assert "same minutes" not in paper.task_in_words(CPU_SHORT, [plain], [3])
     for scale, arms in ((CPU, 2), (FULL, 1)):  # in full it is not known how many: the arm is supervised learning itself
         chosen = paper.chosen(paper.experiment("table1"), scale, "svhn-1000/supervised;svhn-1000/supervised, same*")
         assert len(paper.cells(chosen, scale, 1, tmp_path, "")) == arms
@@ -275,8 +273,8 @@ def test_selection_end_to_end_then_again_and_published(
     assert ask("selection", *only, "--finished", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [v["n"] for v in found["tasks"]["cifar10-1000"]["arms"].values()] == [2, 1]
-    assert found["command"].endswith("--seeds 2 --finished")
-    assert "1 to 2 seeds instead of 5" in found["words"]
+    assert found["tasks"]["cifar10-1000"]["command"].endswith("--seeds 2 --finished")
+    assert "1 to 2 seeds instead of 5" in found["tasks"]["cifar10-1000"]["words"]
     config = folder.config.read_text()
     folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
     with pytest.raises(UsageError, match="already holds a run with other settings"):
@@ -330,11 +328,35 @@ def test_the_words_are_about_what_is_finished(
     said("--only", "cifar10-1000/supervised")
     assert "same minutes" not in said("--only", "cifar10-1000", "--finished")
     said("--only", "cifar10-1000/supervised, same minutes")
-    assert "30 steps instead of 25,000 to 40,000 (supervised learning for the same minutes: 2 times as many)" in said(
-        "--only", "cifar10-1000", "--finished"
-    )
+    both = "cifar10-1000: 30 steps (supervised learning for the same minutes: 60), 100 images kept for validation"
+    assert both in said("--only", "cifar10-1000", "--finished")
     steps = [json.loads(f.read_text())["steps"] for f in sorted(tmp_path.glob("cifar10-1000/*/result.json"))]
     assert steps == [60, 30]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_task_is_published_beside_those_that_are_there(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = tmp_path / "results"
+    words = ("--data-dir", files, "--seeds", 1, "--publish", public)
+    pages, table = [], {}
+    for out, only in (("here", "*-noise30/supervised"), ("there", "*-noise20/supervised"), ("there", "*-noise30/ft*")):
+        assert ask("noise", *words, "--out", tmp_path / out, "--only", only) == 0
+        pages.append((public / "noise" / "results.md").read_text())
+        table = json.loads((public / "noise" / "results.json").read_text())
+    assert list(table["tasks"]) == ["cifar10-4000-noise20", "cifar10-4000-noise30"]
+    assert [list(task["arms"]) for task in table["tasks"].values()] == [["supervised"], ["ft-ccl"]]
+    assert "--only '*-noise20/supervised'" in table["tasks"]["cifar10-4000-noise20"]["command"]
+    assert [page.count("## cifar10-4000-noise") for page in pages] == [1, 2, 2]
+    own = pages[0][pages[0].index("## cifar10-4000-noise30") :]
+    assert own in pages[1]  # as it was
+    assert own not in pages[2]  # that task again: anew
+
+    monkeypatch.setitem(scales.SCALES, "cpu-short", replace(TINY, name="cpu-short"))
+    with pytest.raises(UsageError, match="holds tables of scale cpu, and these are of scale cpu-short"):
+        ask("noise", *words, "--scale", "cpu-short", "--out", tmp_path / "short", "--only", "*-noise30/supervised")
+    assert (public / "noise" / "results.md").read_text() == pages[2]
 
 
 @pytest.mark.usefixtures("tiny")
@@ -350,17 +372,19 @@ def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Pa
     assert after.config.stat().st_mtime_ns > start.result.stat().st_mtime_ns
 
 
+@pytest.mark.usefixtures("real_sizes")
 @pytest.mark.parametrize(
     ("counts", "said"),
     [
-        ((3, 3), ", 3 seeds instead of 5"),
-        ((5, 3, 4), ", 3 to 5 seeds instead of 5"),
-        ((1,), ", 1 seed instead of 5"),
-        ((5, 5), ""),
+        ((3, 3), ", 3 seeds instead of 5."),
+        ((5, 3, 4), ", 3 to 5 seeds instead of 5."),
+        ((1,), ", 1 seed instead of 5."),
+        ((5, 5), ", 5 seeds."),
     ],
 )
 def test_fewer_seeds_than_the_paper_s_are_told(counts: tuple[int, ...], said: str) -> None:
-    assert fewer(counts) == said
+    config = FULL.config(Task("svhn", 1000), Arm("supervised"), 0)
+    assert paper.task_in_words(FULL, [config], counts) == f"210 epochs, 1,000 images kept for validation{said}"
 
 
 @pytest.mark.usefixtures("tiny")

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,17 +63,13 @@ def paper_command(args: Any, given: Given) -> int:
             ask_unlabelled(cell.folder)
     only = f" --only {shlex.quote(args.only)}" if args.only else ""
     ready = " --finished" if args.finished else ""
-    counts = Counter(cell.name.rpartition("-seed")[0] for cell in finished).values()
-    summary = {
-        "command": f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}{ready}",
-        "words": paper.in_words(scale, [c.config for c in finished or cells], counts),
-        **tables.summarise(what, chosen, cells, results),
-    }
+    command = f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}{ready}"
+    summary = tables.summarise(what, scale, chosen, cells, results, command)
     show(summary, what, args.json)
     write(summary, what, finished, out / what.name)
     console.print(f"Tables, report and figures: {out / what.name}", soft_wrap=True)
     if "publish" in given:
-        publish(what, finished, out / what.name, args.publish)
+        publish(what, summary, finished, out / what.name, args.publish)
         console.print(f"What is small of it: {args.publish}", soft_wrap=True)
     return tell_failures(failed)
 
@@ -96,33 +91,21 @@ def list_experiments() -> None:
     Console().print(table)
 
 
-def sections(summary: dict[str, Any], what: paper.Experiment) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Title, heads and rows of each table."""
-    found = []
-    for name, table in summary["tasks"].items():
-        if table.get("uncertainty"):
-            title = f"{name}: what each uncertainty is worth"
-            found.append((title, *tables.uncertainty_rows(table["uncertainty"])))
-        if table.get("selection"):
-            title = f"{name}: how right the selected targets are"
-            found.append((title, *tables.selection_rows(table["selection"])))
-        found.append((name, *tables.rows_of(table, what.references)))
-    return found
-
-
 def show(summary: dict[str, Any], what: paper.Experiment, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary))
         return
     page = Console(width=None if sys.stdout.isatty() else 160)  # a file has no edge to wrap at
-    for title, heads, rows in sections(summary, what):
-        paired = "; differences paired by seed, [95 % interval]" if any("difference" in h for h in heads) else ""
-        table = Table(title=title, caption=f"means over n seeds, ± standard deviation{paired}")
-        for i, head in enumerate(heads):
-            table.add_column(head, justify="right" if i else "left")
-        for row in rows:
-            table.add_row(*row)
-        page.print(table)
+    for name, found in summary["tasks"].items():
+        for title, heads, rows in tables.sections(found, what.references):
+            paired = "; differences paired by seed, [95 % interval]" if any("difference" in h for h in heads) else ""
+            table = Table(title=f"{name}: {title}", caption=f"means over n seeds, ± standard deviation{paired}")
+            for i, head in enumerate(heads):
+                table.add_column(head, justify="right" if i else "left")
+            for row in rows:
+                table.add_row(*row)
+            page.print(table)
+        print(f"{name}: {found['words']}\n")
     print(summary["words"])
 
 
@@ -130,10 +113,7 @@ def write(summary: dict[str, Any], what: paper.Experiment, finished: Sequence[Ce
     """results.json, results.md, and for each data set and number of labels a report with its figures."""
     out.mkdir(parents=True, exist_ok=True)
     put_json(out / "results.json", summary)
-    text = f"# {what.name}: {what.summary}\n\n`{summary['command']}`\n\n{summary['words']}\n"
-    for title, heads, rows in sections(summary, what):
-        text += f"\n## {title}\n\n{tables.markdown_table(heads, rows)}"
-    put(out / "results.md", text)
+    put(out / "results.md", tables.markdown(what, summary))
     groups: dict[str, list[Path]] = {}
     for cell in finished:
         groups.setdefault(f"{cell.config.data}-{cell.config.labels}", []).append(cell.folder.path)

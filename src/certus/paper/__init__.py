@@ -2,7 +2,7 @@
 
 from certus.paper.cells import cells, chosen, starts
 from certus.paper.experiments import EXPERIMENTS, Arm, Experiment, Task, experiment
-from certus.paper.scales import SCALES, Scale, in_words, scale_named
+from certus.paper.scales import SCALES, Scale, in_words, scale_named, task_in_words
 
 __all__ = [
     "EXPERIMENTS",
@@ -17,4 +17,5 @@ __all__ = [
     "in_words",
     "scale_named",
     "starts",
+    "task_in_words",
 ]

@@ -23,6 +23,11 @@ class Task:
     def name(self) -> str:
         return f"{self.data}-{self.labels}" + f"-noise{100 * self.noise:g}" * (self.noise > 0)
 
+    @property
+    def clean(self) -> Task:
+        """The same with every label right."""
+        return Task(self.data, self.labels)
+
 
 @dataclass(frozen=True)
 class Arm:

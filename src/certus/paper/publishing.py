@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from certus.compare import Cell
-from certus.folder import Folder, put
+from certus.errors import UsageError
+from certus.folder import Folder, put, put_json
 from certus.paper.experiments import Experiment
+from certus.paper.tables import markdown
 
 
-def publish(experiment: Experiment, cells: Sequence[Cell], made: Path, where: Path) -> None:
-    """Copy each run's settings, classes, metrics and result to WHERE/runs, and the tables and figures it is about."""
+def publish(experiment: Experiment, summary: Mapping[str, Any], cells: Sequence[Cell], made: Path, where: Path) -> None:
+    """Copy each run's settings, classes, metrics and result to WHERE/runs, and the tables and figures it is about.
+
+    Tables of other tasks that were published there before stay: not every run must be on the machine that adds one.
+    """
+    out = where / experiment.name
+    summary = joined(experiment, summary, out / "results.json")
     for cell in cells:
         target = Folder(where / "runs" / cell.folder.path.parent.name / cell.folder.path.name)
         target.path.mkdir(parents=True, exist_ok=True)
         put(target.config, replace(cell.config, data_dir="", init=Path(cell.config.init).name).text())
         for source in (cell.folder.model, cell.folder.metrics, cell.folder.result):
             put(target.path / source.name, source.read_text())
-    out = where / experiment.name
+    out.mkdir(parents=True, exist_ok=True)
+    put_json(out / "results.json", summary)
+    put(out / "results.md", markdown(experiment, summary))
     for file in sorted(made.rglob("*")):
-        table = file.parent == made and file.suffix in (".json", ".md")
-        figure = file.suffix in (".png", ".csv") and any(fnmatch(file.stem, name) for name in experiment.figures)
-        if table or figure:
+        if file.suffix in (".png", ".csv") and any(fnmatch(file.stem, name) for name in experiment.figures):
             copy = out / Path(*(part for part in file.relative_to(made).parts if part != "figures"))
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
+
+
+def joined(experiment: Experiment, summary: Mapping[str, Any], published: Path) -> dict[str, Any]:
+    """With the tables of tasks that it does not speak of, in the experiment's order."""
+    before = json.loads(published.read_text()) if published.is_file() else summary
+    if before["scale"] != summary["scale"]:
+        raise UsageError(
+            f"{published.parent} holds tables of scale {before['scale']}, and these are of scale {summary['scale']}: "
+            "give another folder to --publish."
+        )
+    tasks = {**before["tasks"], **summary["tasks"]}
+    return {**summary, "tasks": {task.name: tasks[task.name] for task in experiment.tasks if task.name in tasks}}

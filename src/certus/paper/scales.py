@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ class Scale:
     settings: Mapping[str, Any]  # of every run
     epochs: float = 0.0  # over the unlabelled images; 0: the settings tell the steps, or the labels do
     steps_of: Mapping[int, int] = field(default_factory=dict)  # by the number of labels: more take longer to learn
-    by_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what a data set needs otherwise
+    by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what DATA-LABELS needs otherwise
     same_minutes: float = 1.0  # steps of supervised learning in the time of one of Mean Teacher's
     by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of the method among them
     rotnet: bool = False  # CCL starts from RotNet in the table, as in the paper
@@ -34,7 +34,8 @@ class Scale:
         """One run in full. Stronger wins: the data set's preset, the method's, the scale's, the arm's."""
         known = recipe(arm.method).defaults()
         length = {"steps": self.steps_of[task.labels]} if self.steps_of else {}
-        chosen = {**self.settings, **length, **self.by_data.get(task.data, {}), **self.by_method.get(arm.method, {})}
+        own = self.by_task.get(task.clean.name, {})
+        chosen = {**self.settings, **length, **own, **self.by_method.get(arm.method, {})}
         config = resolve(
             {
                 **{name: value for name, value in chosen.items() if name not in known},
@@ -103,7 +104,7 @@ CPU = Scale(
         "unlabelled": 10_000,
     },
     steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # chosen or guessed: docs/paper.md
-    by_data={"svhn": {"steps": 5000, "weight_decay": 2e-3}},  # supervised learning needs it: docs/paper.md
+    by_task={task: {"steps": 5000, "weight_decay": 2e-3} for task in ("svhn-1000", "cifar10-1000")},  # docs/paper.md
     same_minutes=2.5,  # measured: it looks at half of the images, and has no teacher to ask
     by_method={
         **{method: {"weight": 6.0} for method in CONSISTENT},
@@ -113,7 +114,7 @@ CPU = Scale(
 )
 
 # Two that differ in their length alone: whether what is found in minutes still holds when all have had longer.
-CPU_SHORT = replace(CPU, name="cpu-short", by_data={})
+CPU_SHORT = replace(CPU, name="cpu-short", by_task={})
 CPU_LONG = replace(
     CPU_SHORT,
     name="cpu-long",
@@ -130,59 +131,40 @@ def scale_named(name: str) -> Scale:
     return SCALES[name]
 
 
-def in_words(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) -> str:
-    """How these runs, of so many seeds each, differ from the paper's."""
-
-    def each(text: Callable[[Config], str]) -> str:
-        """Once where it is the same on every task, else with the tasks."""
-        found: dict[str, dict[str, None]] = {}
-        for config in configs:
-            found.setdefault(text(config), {})[task_of(config)] = None
-        if len(found) == 1:
-            return next(iter(found))
-        return " and ".join(f"{value} ({', '.join(tasks)})" for value, tasks in found.items())
-
+def in_words(scale: Scale, config: Config) -> str:
+    """How runs at this scale, of which this is one, differ from the paper's, whatever the task."""
     validation = (
-        f"{each(lambda c: f'{c.validation:,}')} labelled images are kept for validation and not trained on; nothing is "
-        "chosen by them during a run, and the test images are read once, at its end."
+        "Labelled images are kept for validation and not trained on; nothing is chosen by them during a run, and the "
+        "test images are read once, at its end."
     )
     if scale.name == "full":
         return (
             "Scale full, as the paper: 13-layer CNN of width 128, 210 epochs, batches of 128 labelled and 384 "
             "unlabelled images, PV of 10 draws as certainty, CCL in the table from RotNet (pretrained for "
-            f"{scale.pretraining:g} epochs, which the paper does not tell). Other than there: the rivals were trained "
-            f"here too, with their authors' constants, instead of quoted; {validation}"
+            f"{scale.pretraining:g} epochs, which the paper does not tell). Other than there, the rivals were trained "
+            f"here too, with their authors' constants, instead of quoted. {validation}"
         )
-    width = configs[0].width
-    least: dict[str, int] = {}
-    for c in configs:
-        least[task_of(c)] = min(c.steps, least.get(task_of(c), c.steps))
-    longer = any(c.steps > least[task_of(c)] for c in configs)
-    minutes = f" (supervised learning for the same minutes: {scale.same_minutes:g} times as many)" * longer
-    chosen = {c.data: found for c in configs if (found := scale.by_data.get(c.data, {}).get("weight_decay"))}
-    decay = "".join(f"weight decay {v:g} instead of {Config.weight_decay:g} on {data}, " for data, v in chosen.items())
     return (
-        f"Scale {scale.name}, not the paper's: width {width} instead of 128 (about 1/{(128 // width) ** 2} of the "
-        f"multiplications), batches of {each(lambda c: f'{c.labelled_batch} + {c.unlabelled_batch}')} labelled and "
-        f"unlabelled images instead of 128 + 384, {each(lambda c: f'{least[task_of(c)]:,}')} steps instead of "
-        f"25,000 to 40,000{minutes}, {decay}"
-        f"{each(lambda c: f'{c.unlabelled:,}')} unlabelled images instead of all, every network from random weights "
-        "instead of CCL's from RotNet unless its name says so, certainty by PE of a tree of 4 draws instead of PV of "
-        f"10{fewer(seeds)}; λ, its ramp, learning rate and dropout were chosen on validation labels "
+        f"Scale {scale.name}, not the paper's: width {config.width} instead of 128 (about "
+        f"1/{(128 // config.width) ** 2} of the multiplications), batches of {config.labelled_batch} + "
+        f"{config.unlabelled_batch} labelled and unlabelled images instead of 128 + 384, {config.unlabelled:,} "
+        "unlabelled images instead of all, fewer steps instead of 25,000 to 40,000 (with each task is told how many), "
+        "every network from random weights instead of CCL's from RotNet unless its name says so, certainty by PE of a "
+        "tree of 4 draws instead of PV of 10; λ, its ramp, learning rate and dropout were chosen on validation labels "
         f"with 1,000 labels and {CPU.steps_of[1000]:,} steps. "
-        "Compare the rows with each other, not with the paper's column. "
-        f"{validation[0].upper()}{validation[1:]}"
+        f"Compare the rows with each other, not with the paper's column. {validation}"
     )
 
 
-def task_of(config: Config) -> str:
-    """Its data and number of labels, right or wrong."""
-    return Task(config.data, config.labels).name
-
-
-def fewer(seeds: Collection[int]) -> str:
-    """Than the paper's 5, if any arm has fewer."""
-    least, most = min(seeds, default=0), max(seeds, default=0)
-    if least == 5:
-        return ""
-    return f", {f'{least} to ' * (least < most)}{most} seed{'s' * (most != 1)} instead of 5"
+def task_in_words(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) -> str:
+    """What these runs of one task, of so many seeds each, have of their own."""
+    one = configs[0]
+    usual, longest = min(c.steps for c in configs), max(c.steps for c in configs)
+    length = f"{scale.epochs:g} epochs" if scale.epochs else f"{usual:,} steps"
+    if longest > usual and not scale.epochs:
+        length += f" (supervised learning for the same minutes: {longest:,})"
+    own = scale.by_task.get(Task(one.data, one.labels).name, {}).get("weight_decay")
+    decay = f", weight decay {own:g} instead of {Config.weight_decay:g}" if own else ""
+    least, most = min(seeds), max(seeds)
+    number = f"{f'{least} to ' * (least < most)}{most} seed{'s' * (most > 1)}{' instead of 5' * (least < 5)}"
+    return f"{length}{decay}, {one.validation:,} images kept for validation, {number}."

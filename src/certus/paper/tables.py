@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from certus.certainty import METRICS
 from certus.compare import Cell, difference_text, mean_std, mean_text
 from certus.folder import Folder
 from certus.paper.experiments import Arm, Experiment, Task
+from certus.paper.scales import Scale, in_words, task_in_words
 from certus.report.numbers import auroc, band, bin_size, compared, rank_correlation, ranked_bins
 from certus.report.runs import Seen
 from certus.scores import wrong
@@ -20,21 +22,31 @@ MOMENTS = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a run, at which its selection is tol
 
 
 def summarise(
-    experiment: Experiment, chosen: Sequence[tuple[Task, Arm]], cells: Sequence[Cell], results: Results
+    experiment: Experiment,
+    scale: Scale,
+    chosen: Sequence[tuple[Task, Arm]],
+    cells: Sequence[Cell],
+    results: Results,
+    command: str,
 ) -> dict[str, Any]:
-    """Everything that results.json holds of it."""
-    summary: dict[str, Any] = {"experiment": experiment.name, "tasks": {}}
+    """Everything that results.json holds of it: what a task's table is about stands with that table."""
+    summary = {"experiment": experiment.name, "scale": scale.name, "words": in_words(scale, cells[0].config)}
+    tasks = {}
     for task in dict.fromkeys(task for task, _ in chosen):
         of_task = [c for c in cells if c.folder.path.parent.name == task.name]
+        finished = [c for c in of_task if c.name in results]
+        if not finished:
+            continue
         arms = [arm for t, arm in chosen if t == task]
         table = task_table(experiment, task, arms, of_task, results)
         if experiment.about == "uncertainty":
-            table["uncertainty"] = uncertainty_table([c.folder for c in of_task if c.name in results])
+            table["uncertainty"] = uncertainty_table([c.folder for c in finished])
         if experiment.about == "selection":
             table["selection"] = selection_table(of_task, results)
-        if table["arms"]:
-            summary["tasks"][task.name] = table
-    return summary
+        seeds = Counter(c.arm for c in finished).values()
+        words = task_in_words(scale, [c.config for c in finished], seeds)
+        tasks[task.name] = {"command": command, "words": words, **table}
+    return {**summary, "tasks": tasks}
 
 
 def task_table(experiment: Experiment, task: Task, arms: Sequence[Arm], cells: Sequence[Cell], results: Results) -> Any:
@@ -143,6 +155,26 @@ def rows_of(table: Mapping[str, Any], references: Sequence[str]) -> tuple[list[s
         paper = "{:.2f} ± {:.2f}".format(*v["printed"]) if v["printed"] else "–"
         rows.append([name, mean_text(v) + mark, str(v["n"]), *differences, paper])
     return heads, rows
+
+
+def sections(table: Mapping[str, Any], references: Sequence[str]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Title, heads and rows of each table of a task."""
+    found = []
+    if table.get("uncertainty"):
+        found.append(("what each uncertainty is worth", *uncertainty_rows(table["uncertainty"])))
+    if table.get("selection"):
+        found.append(("how right the selected targets are", *selection_rows(table["selection"])))
+    return [*found, ("test errors", *rows_of(table, references))]
+
+
+def markdown(experiment: Experiment, summary: Mapping[str, Any]) -> str:
+    """The whole summary as a page."""
+    text = f"# {experiment.name}: {experiment.summary}\n\n{summary['words']}\n"
+    for name, table in summary["tasks"].items():
+        text += f"\n## {name}\n\n`{table['command']}`\n\n{table['words']}\n"
+        for title, heads, rows in sections(table, experiment.references):
+            text += f"\n{title[0].upper()}{title[1:]}:\n\n{markdown_table(heads, rows)}"
+    return text
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
