@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import scipy.stats
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from certus.cli import run
-from certus.compare import mean_std, paired
+from certus.compare import Pool, mean_std, paired
 from certus.errors import UsageError
 from certus.folder import Folder
+from certus.stopping import Interrupted
 
 WORDS = "compare --data moons --width 8 --labelled-batch 6 --unlabelled-batch 100 --epochs 2 --out out".split()
 numbers = st.floats(0, 100)
@@ -107,3 +109,14 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> 
     again = subprocess.run([sys.executable, "-m", "certus", *words], cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert stopped.finished()
+
+
+def test_a_stopped_pool_begins_no_other_run() -> None:
+    """A worker that has trained its run to the end when the stop comes looks for another: it must find none."""
+    stopped = Pool(1)
+    gone = SimpleNamespace(pid=None, is_alive=lambda: False, join=lambda **_: None)
+    stopped.workers = [gone]  # type: ignore[list-item]
+    for name in ("begun by nobody", "nor this"):
+        stopped.tasks.put(name)
+    stopped.__exit__(Interrupted)
+    assert stopped.tasks.get(timeout=5) is None

@@ -8,6 +8,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from math import sqrt
@@ -88,15 +89,22 @@ class Pool:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        for worker in self.workers:
-            if failure[0] is None:
-                self.tasks.put(None)
-            elif worker.pid and worker.is_alive():
-                os.kill(worker.pid, signal.SIGTERM)  # finishes its step and saves
+        if failure[0] is not None:
+            self.forget_waiting()  # else one that is just reading its test images would begin another run
+            for worker in self.workers:
+                if worker.pid and worker.is_alive():
+                    os.kill(worker.pid, signal.SIGTERM)  # finishes its step and saves
+        for _ in self.workers:
+            self.tasks.put(None)
         for worker in self.workers:
             worker.join(timeout=60)
             if worker.is_alive():
                 worker.kill()
+
+    def forget_waiting(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self.tasks.get(timeout=0.1)
 
     def run(self, cells: Sequence[Cell], stopped: threading.Event) -> Any:
         """Events ("tick" | "result" | "failed", cell's name, value) until all are done or a signal asks to stop."""
