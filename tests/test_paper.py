@@ -357,6 +357,10 @@ def test_a_task_is_published_beside_those_that_are_there(
     with pytest.raises(UsageError, match="holds tables of scale cpu, and these are of scale cpu-short"):
         ask("noise", *words, "--scale", "cpu-short", "--out", tmp_path / "short", "--only", "*-noise30/supervised")
     assert (public / "noise" / "results.md").read_text() == pages[2]
+    for content in ("{", "[]", '{"tasks": {}}'):
+        (public / "noise" / "results.json").write_text(content)
+        with pytest.raises(UsageError, match="is no table that certus paper can add to"):
+            ask("noise", *words, "--out", tmp_path / "here", "--only", "*-noise30/supervised")
 
 
 @pytest.mark.usefixtures("tiny")

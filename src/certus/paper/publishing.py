@@ -42,11 +42,18 @@ def publish(experiment: Experiment, summary: Mapping[str, Any], cells: Sequence[
 
 def joined(experiment: Experiment, summary: Mapping[str, Any], published: Path) -> dict[str, Any]:
     """With the tables of tasks that it does not speak of, in the experiment's order."""
-    before = json.loads(published.read_text()) if published.is_file() else summary
-    if before["scale"] != summary["scale"]:
+    if not published.is_file():
+        return dict(summary)
+    try:
+        before = json.loads(published.read_text())
+        scale, tasks = before["scale"], {**before["tasks"], **summary["tasks"]}
+    except (ValueError, LookupError, TypeError):
         raise UsageError(
-            f"{published.parent} holds tables of scale {before['scale']}, and these are of scale {summary['scale']}: "
+            f"{published} is no table that certus paper can add to: move it away, or give another folder to --publish."
+        ) from None
+    if scale != summary["scale"]:
+        raise UsageError(
+            f"{published.parent} holds tables of scale {scale}, and these are of scale {summary['scale']}: "
             "give another folder to --publish."
         )
-    tasks = {**before["tasks"], **summary["tasks"]}
     return {**summary, "tasks": {task.name: tasks[task.name] for task in experiment.tasks if task.name in tasks}}

@@ -148,7 +148,7 @@ def in_words(scale: Scale, config: Config) -> str:
         f"Scale {scale.name}, not the paper's: width {config.width} instead of 128 (about "
         f"1/{(128 // config.width) ** 2} of the multiplications), batches of {config.labelled_batch} + "
         f"{config.unlabelled_batch} labelled and unlabelled images instead of 128 + 384, {config.unlabelled:,} "
-        "unlabelled images instead of all, fewer steps instead of 25,000 to 40,000 (with each task is told how many), "
+        "unlabelled images instead of all, fewer steps (told with each task) instead of 25,000 to 40,000, "
         "every network from random weights instead of CCL's from RotNet unless its name says so, certainty by PE of a "
         "tree of 4 draws instead of PV of 10; λ, its ramp, learning rate and dropout were chosen on validation labels "
         f"with 1,000 labels and {CPU.steps_of[1000]:,} steps. "
