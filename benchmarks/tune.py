@@ -68,7 +68,10 @@ def main() -> None:
         errors = pool.imap(validation_error, cells)
         first: dict[int, float] = {}
         for point in points:
-            found = {seed: next(errors) for seed in range(args.seeds)}
+            found = {}
+            for seed in range(args.seeds):
+                found[seed] = next(errors)
+                print(f"  seed {seed}: {found[seed]:.2f}", flush=True)
             mean, std = mean_std(list(found.values()))
             difference = f"  {difference_text(paired(found, first))}" if first else ""
             first = first or found
