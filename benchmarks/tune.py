@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import signal
+import sys
 from itertools import product
 from statistics import fmean
 from typing import Any
@@ -64,6 +66,7 @@ def main() -> None:
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     cells = [(given(args.data, args.method, seed, p), args.epochs) for p in points for seed in range(args.seeds)]
     rows: list[tuple[float, str]] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the pool takes its workers with it
     with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
         errors = pool.imap(validation_error, cells)
         first: dict[int, float] = {}

@@ -157,6 +157,14 @@ def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("real_sizes")
+def test_cpu_long_is_cpu_but_for_its_steps_where_supervised_learning_still_improves() -> None:
+    task = Task("cifar10", 1000)
+    usual, long = (scale.config(task, Arm("ft-ccl"), 0) for scale in (CPU, CPU_LONG))
+    assert replace(long, steps=usual.steps) == usual
+    assert long.steps == 2 * usual.steps
+
+
+@pytest.mark.usefixtures("real_sizes")
 def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
     configs = [CPU_SHORT.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
     by_labels = sorted((config.labels, config.steps) for config in configs)

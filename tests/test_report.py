@@ -32,7 +32,7 @@ from certus.errors import UsageError
 from certus.folder import Folder
 from certus.hindsight import ask_unlabelled
 from certus.report import answers, curves, targets, write
-from certus.report.runs import Arm, Seen
+from certus.report.runs import Arm, Seen, reference
 from certus.run import build, complete
 from certus.train import Progress, ignore, train
 
@@ -62,6 +62,15 @@ def reported(comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     place = tmp_path_factory.mktemp("report")
     assert run(["report", str(comparison), "--out", str(place / "r.html"), "--figures", str(place / "figures")]) == 0
     return (place / "r.html").read_text(), place / "r.html", place / "figures"
+
+
+def test_others_are_compared_with_the_longest_supervised_runs_whatever_their_order() -> None:
+    def arm(method: str, steps: int) -> Arm:
+        return Arm(method, (Seen(Folder(Path("unread")), resolve({**DIGITS, "method": method, "steps": steps})),))
+
+    short, long, other = arm("supervised", 20), arm("supervised", 100), arm("ft-ccl", 1000)
+    assert reference([other, short, long]) is reference([long, other, short]) is long
+    assert reference([other]) is other
 
 
 class Page(HTMLParser):

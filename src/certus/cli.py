@@ -127,7 +127,7 @@ class Paper:
         str,
         arg(
             help="full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; "
-            "cpu-short and cpu-long: for what length does, the second four times the first",
+            "cpu-short and cpu-long: for what length does",
             help_behavior_hint="(default: full with a GPU, else cpu)",
         ),
     ] = ""

@@ -246,5 +246,6 @@ def word(value: Any) -> str:
 
 
 def reference(block: Sequence[Arm]) -> Arm:
-    """What the others of a task are compared with: supervised learning, or else the first."""
-    return next((arm for arm in block if arm.config.method == "supervised"), block[0])
+    """What the others of a task are compared with: supervised learning, the longest of several, or else the first."""
+    supervised = [arm for arm in block if arm.config.method == "supervised"]
+    return max(supervised, key=lambda arm: arm.config.steps, default=block[0])
