@@ -13,6 +13,7 @@ from certus.config import Config, resolve
 from certus.folder import Folder
 from certus.method import Consistency
 from certus.methods import METHODS
+from certus.methods.ccl import DRAWN, UNDRAWN
 from certus.models.roles import role
 from certus.run import Run, build, complete
 from certus.train import Progress, ignore
@@ -273,7 +274,7 @@ def test_ccl_with_nothing_switched_on_is_mean_teacher_to_the_bit() -> None:
     assert same(trained(build(one)), trained(build(other)))
 
 
-@pytest.mark.parametrize("metric", ["pv", "ev", "pe", "mi", "confidence", "random"])
+@pytest.mark.parametrize("metric", [*DRAWN, *UNDRAWN])
 def test_ccl_that_keeps_every_target_is_mean_teacher_to_the_bit(metric: str) -> None:
     """With k so large that all are kept, draws and ranks leave no trace in the student."""
     keep_all = {"beta": 1e9, "probabilistic": False, "temper": False, "metric": metric}
@@ -281,8 +282,17 @@ def test_ccl_that_keeps_every_target_is_mean_teacher_to_the_bit(metric: str) -> 
     assert same(trained(build(one)), trained(build(other)))
 
 
+def test_reversed_ranks_are_those_of_confidence_upside_down() -> None:
+    def ranks(metric: str) -> torch.Tensor:
+        run = build(config("ft-ccl", {"metric": metric}))
+        return run.method.terms["consistency"].targets(run.step(0))[0].rank
+
+    sure, unsure = ranks("confidence"), ranks("reversed")
+    assert torch.equal(sure + unsure, torch.full_like(sure, len(sure) + 1))
+
+
 def test_every_metric_gives_its_own_run() -> None:
-    metrics = ("pv", "ev", "pe", "mi", "confidence", "random")
-    draws = {m: {} if m in ("confidence", "random") else {"draws": "independent:10"} for m in metrics}
+    metrics = (*DRAWN, *UNDRAWN)
+    draws = {m: {} if m in UNDRAWN else {"draws": "independent:10"} for m in metrics}
     results = [trained(build(config("ft-ccl", {"metric": m, **draws[m]}, unlabelled_batch=60))) for m in metrics]
     assert all(not same(a, b) for i, a in enumerate(results) for b in results[:i])

@@ -20,16 +20,19 @@ from certus.methods.recipe import Recipe, at_least, between, one_of, option
 from certus.models.stages import stages
 from certus.schedules import Drop, Heat, Keep
 from certus.selection import Probabilistic, TopK
-from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Visits
+from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Reversed, Visits
 from certus.temperature import Temper
 
 DRAWN = ("pv", "ev", "pe", "mi")
-UNDRAWN = ("confidence", "random")
+UNDRAWN = ("confidence", "random", "reversed")
 DRAWS = (
     "the teacher's draws per step: independent:T, tree:VIEWSx…xT that shares its trunk, or auto: tree:1x1x4 if it fits"
 )
 FRONTIER = "ours: better ranks for less, docs/performance.md; Liu & Tan 2021: PV of 10 independent draws"
-METRIC = "what certainty is ranked by: pv, ev, pe or mi of the draws; confidence of the clean answer; random ranks"
+METRIC = (
+    "what certainty is ranked by: pv, ev, pe or mi of the draws; confidence of the clean answer; as controls random "
+    "ranks, or reversed: the least confident first"
+)
 
 
 def unranked(o: Options) -> str | None:
@@ -104,6 +107,8 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             return Confidence(teacher, view)
         if options.metric == "random":
             return RandomRanks(teacher, view)
+        if options.metric == "reversed":
+            return Reversed(teacher, view)
         draws = suitable(stages(teacher)) if options.draws == "auto" else parse(options.draws)
         drawn = MonteCarlo(teacher, view, draws, options.metric)
         return Visits(drawn, len(material.labels), material.classes) if options.remember else drawn

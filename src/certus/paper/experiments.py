@@ -102,6 +102,7 @@ PAPER_CERTAINTY = ccl("the paper's certainty", certainty="paper")  # at each sca
 QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
 RANDOM = ccl("random ranks", metric="random")
 CONFIDENCE = ccl("confidence ranks", metric="confidence")
+REVERSED = ccl("reversed ranks", metric="reversed")  # whether it is the uncertain targets that there is to learn from
 STRONG = ccl("strong views", student_view="strong")
 STRONG_CONTROLS = (  # whether certainty has a part in what strong views gain; the last is Mean Teacher with them
     ccl("strong views, random ranks", student_view="strong", metric="random"),
@@ -122,6 +123,7 @@ ROWS = (
     SAME_MINUTES,
     RANDOM,
     CONFIDENCE,
+    REVERSED,
     PAPER_CERTAINTY,
     QUICK_CERTAINTY,
     Arm("label-propagation"),
@@ -138,6 +140,7 @@ ABLATION = (
     FT,
     RANDOM,
     CONFIDENCE,
+    REVERSED,
     PAPER_CERTAINTY,
     QUICK_CERTAINTY,
     FILTERING,
@@ -175,7 +178,7 @@ EXPERIMENTS = {
         Experiment(
             "selection",
             "how right the selected targets are, against all targets, over training",
-            (MEAN_TEACHER, FT, FILTERING, CONFIDENCE, RANDOM),
+            (MEAN_TEACHER, FT, FILTERING, CONFIDENCE, RANDOM, REVERSED),
             THOUSAND,
             ("ft-ccl", "ft-ccl, random ranks"),
             about="selection",

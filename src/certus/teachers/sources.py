@@ -109,6 +109,21 @@ class Confidence:
 
 
 @dataclass(frozen=True, eq=False)
+class Reversed:
+    """The teacher's clean answer, the least confident ranked first: the control that shows what filters take away."""
+
+    net: nn.Module
+    view: str
+
+    def __call__(self, step: Step) -> Target:
+        logits = step.answer(self.net, self.view)
+        return Target.plain(logits, logits.softmax(1).amax(1))
+
+    def __repr__(self) -> str:
+        return f"{role(self.net)}({self.view}), uncertainty = max p, upside down"
+
+
+@dataclass(frozen=True, eq=False)
 class RandomRanks:
     """The teacher's clean answer, ranked at random: the control that certainty must beat."""
 
