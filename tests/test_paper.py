@@ -164,11 +164,15 @@ def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("real_sizes")
-def test_cpu_long_is_cpu_but_for_its_steps_where_supervised_learning_still_improves() -> None:
+def test_a_task_may_need_its_own_weight_decay_and_a_method_there_its_own_weight() -> None:
     task = Task("cifar10", 1000)
-    usual, long = (scale.config(task, Arm("ft-ccl"), 0) for scale in (CPU, CPU_LONG))
-    assert replace(long, steps=usual.steps) == usual
-    assert long.steps == 2 * usual.steps
+    short, long = (scale.config(task, Arm("mean-teacher"), 0) for scale in (CPU_SHORT, CPU_LONG))
+    assert (long.steps, long.weight_decay, long.options["weight"]) == (4 * short.steps, 0.002, 2)
+    assert replace(long, steps=short.steps, weight_decay=short.weight_decay, options=short.options) == short
+    assert {**long.options, "weight": short.options["weight"]} == short.options
+    assert CPU_LONG.config(task, Arm("filtering-ccl"), 0).options["weight"] == short.options["weight"]
+    said = paper.task_in_words(CPU_LONG, [long], [3])
+    assert said.startswith("8,000 steps, weight decay 0.002 instead of 0.0002, λ = 2 for mean-teacher, 1,000 images")
 
 
 @pytest.mark.usefixtures("real_sizes")
