@@ -20,7 +20,7 @@ from certus.methods.recipe import Recipe, at_least, between, one_of, option
 from certus.models.stages import stages
 from certus.schedules import Drop, Heat, Keep
 from certus.selection import Probabilistic, TopK
-from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Reversed, Visits
+from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Visits
 from certus.temperature import Temper
 
 DRAWN = ("pv", "ev", "pe", "mi")
@@ -103,12 +103,10 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             return Clean(teacher, view)
         if options.certainty == "paper":
             return MonteCarlo(teacher, view, Independent(10), "pv")
-        if options.metric == "confidence":
-            return Confidence(teacher, view)
+        if options.metric in ("confidence", "reversed"):
+            return Confidence(teacher, view, upside_down=options.metric == "reversed")
         if options.metric == "random":
             return RandomRanks(teacher, view)
-        if options.metric == "reversed":
-            return Reversed(teacher, view)
         draws = suitable(stages(teacher)) if options.draws == "auto" else parse(options.draws)
         drawn = MonteCarlo(teacher, view, draws, options.metric)
         return Visits(drawn, len(material.labels), material.classes) if options.remember else drawn

@@ -95,32 +95,19 @@ class MonteCarlo:
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """The teacher's clean answer, its uncertainty 1 − max p: no draws."""
+    """The teacher's clean answer, its uncertainty 1 − max p: no draws. Upside down, it shows what filters take away."""
 
     net: nn.Module
     view: str
+    upside_down: bool = False  # max p instead: the least confident ranked first
 
     def __call__(self, step: Step) -> Target:
         logits = step.answer(self.net, self.view)
-        return Target.plain(logits, unconfidence(logits.softmax(1)))
+        uncertainty = unconfidence(logits.softmax(1))
+        return Target.plain(logits, 1.0 - uncertainty if self.upside_down else uncertainty)
 
     def __repr__(self) -> str:
-        return f"{role(self.net)}({self.view}), uncertainty = 1 − max p"
-
-
-@dataclass(frozen=True, eq=False)
-class Reversed:
-    """The teacher's clean answer, the least confident ranked first: the control that shows what filters take away."""
-
-    net: nn.Module
-    view: str
-
-    def __call__(self, step: Step) -> Target:
-        logits = step.answer(self.net, self.view)
-        return Target.plain(logits, logits.softmax(1).amax(1))
-
-    def __repr__(self) -> str:
-        return f"{role(self.net)}({self.view}), uncertainty = max p, upside down"
+        return f"{role(self.net)}({self.view}), uncertainty = {'max p' if self.upside_down else '1 − max p'}"
 
 
 @dataclass(frozen=True, eq=False)
