@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
-from certus.compare import difference_text, paired
 from certus.config import resolve
 from certus.errors import CertusError
-from certus.evaluate import errors
+from certus.experiments.compare import difference_text, paired
 from certus.methods import recipe
-from certus.run import build, complete
+from certus.training.build import build
+from certus.training.evaluation import errors
+from certus.training.planning import complete
 
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("supervised", {}),

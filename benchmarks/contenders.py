@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from certus.allocation import keep_freed_memory
-from certus.config import resolve
-from certus.cost import Alive, step_bytes
+from certus.config import decide, resolve
 from certus.data.dataset import Dataset, Part
-from certus.models import network
-from certus.run import Run, assemble, complete_for
+from certus.networks import network
+from certus.training.build import build_on
+from certus.training.memory import Alive, keep_freed_memory, step_bytes
+from certus.training.run import Run
 from certus.views import weak
 
 CLASSES, SHAPE, STEPS = 10, (3, 32, 32), 10_000
@@ -54,7 +54,7 @@ def our_run(spec: dict[str, Any]) -> Run:
         "options": spec.get("options", {}),
     }
     data = pictures()
-    return assemble(complete_for(data, resolve(given)), data)
+    return build_on(data, decide(resolve(given), data))
 
 
 def ours(spec: dict[str, Any]) -> Callable[[], Any]:

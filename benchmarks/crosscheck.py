@@ -26,15 +26,14 @@ import torch
 import usb
 from torch import Tensor, nn
 
-from certus import losses
-from certus.losses import Distance
-from certus.method import Consistency, CrossEntropy, Refine
-from certus.models.modes import frozen_statistics
-from certus.schedules import Clock, Constant
-from certus.selection import Threshold
-from certus.target import Target
+from certus.core import losses
+from certus.core.losses import Distance
+from certus.core.refinements import Harden, Threshold
+from certus.core.schedules import Clock, Constant
+from certus.core.target import Target
+from certus.core.terms import Consistency, CrossEntropy, Refine
+from certus.networks.modes import frozen_statistics
 from certus.teachers import EMA
-from certus.temperature import Harden
 
 CLASSES, LABELLED, UNLABELLED = 10, 6, 24
 LAMBDA = 50.0  # so large that the consistency term is a good part of every step that is compared

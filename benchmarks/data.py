@@ -26,7 +26,8 @@ from PIL import Image, ImageOps
 from certus.config import resolve
 from certus.data import pictures
 from certus.data.decode import stream
-from certus.run import build, complete
+from certus.training.build import build
+from certus.training.planning import complete
 
 
 def fastest(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:

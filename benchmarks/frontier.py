@@ -24,15 +24,17 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
-from certus.certainty import unconfidence
+from certus.certainty.draws import Tree, parse
+from certus.certainty.metrics import unconfidence
+from certus.certainty.streaming import Moments, Summary, mix
 from certus.config import resolve
-from certus.draws import Tree, parse
-from certus.models.stages import stages
-from certus.models.twins import quick_stages
-from certus.moments import Moments, Summary, mix
-from certus.run import Run, build, complete
-from certus.schedules import Clock
-from certus.step import Batch, Step
+from certus.core.schedules import Clock
+from certus.core.step import Batch, Step
+from certus.networks.inference import quick_stages
+from certus.networks.stages import stages
+from certus.training.build import build
+from certus.training.planning import complete
+from certus.training.run import Run
 
 METRICS = ("pv", "ev", "pe", "mi")
 PLANS = [

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from certus.config import resolve
-from certus.run import build, complete
+from certus.training.build import build
+from certus.training.planning import complete
 
 CANDIDATES = "cnn13:12,cnn13:16,cnn13:24,cnn13:32,wrn-28:16,wrn-28:32"
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certus.evaluate import probabilities, uncertainties
-from certus.models import network
-from certus.models.modes import dropout_only
+from certus.networks import network
+from certus.networks.modes import dropout_only
+from certus.training.evaluation import probabilities, uncertainties
 
 N, SHAPE, CLASSES = 512, (3, 32, 32), 10
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import torch
 import tyro
 
-from certus.compare import difference_text, paired
 from certus.config import resolve
-from certus.folder import Folder
-from certus.run import build, complete
-from certus.train import train
+from certus.experiments.compare import difference_text, paired
+from certus.training.build import build
+from certus.training.loop import train
+from certus.training.planning import complete
+from certus.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Args:
 def errors(seed: int, epochs: float, place: Path) -> list[float]:
     """From random weights, and from RotNet."""
     common = {"seed": seed, "threads": 1}
-    train(complete(resolve({"method": "rotation", "validation": 0, **common}), epochs), Folder(place))
+    train(build(complete(resolve({"method": "rotation", "validation": 0, **common}), epochs)), RunFolder(place))
     found: list[float] = []
     for init in ("", str(place)):
         learning = build(complete(resolve({"method": "supervised", "init": init, **common}), epochs))

@@ -19,11 +19,12 @@ from typing import Any
 
 import torch
 
-from certus.compare import difference_text, mean_std, mean_text, paired
 from certus.config import resolve
 from certus.errors import CertusError
+from certus.experiments.compare import difference_text, mean_std, mean_text, paired
 from certus.methods import recipe
-from certus.run import build, complete
+from certus.training.build import build
+from certus.training.planning import complete
 
 
 def validation_error(cell: tuple[dict[str, Any], float | None]) -> float:

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from certus.draws import parse
-from certus.models import network
-from certus.models.fused import Fused
-from certus.models.modes import dropout_only
-from certus.models.stages import stages
-from certus.moments import Moments
+from certus.certainty.draws import parse
+from certus.certainty.streaming import Moments
+from certus.networks import network
+from certus.networks.fused import Fused
+from certus.networks.modes import dropout_only
+from certus.networks.stages import stages
 
 SHAPE, CLASSES = (3, 32, 32), 10
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from certus.config import Config, resolve
-from certus.report.numbers import compared
+from certus.report.statistics import compared
 
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted(RESULTS.glob("*/*/results.json"))

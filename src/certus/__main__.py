@@ -12,7 +12,7 @@ def main() -> None:
         print(f"certus {__version__}")
         return
     try:
-        from certus import cli
+        from certus.cli import main as cli
     except KeyboardInterrupt:
         print("certus: stopped.", file=sys.stderr)
         sys.exit(130)

@@ -17,11 +17,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from certus.config import resolve
+from certus.config import decide, resolve
 from certus.data.dataset import Dataset, Part
 from certus.model import Model, Prediction
 from certus.randomness import untouched_generator
-from certus.run import assemble, complete_for
+from certus.training.build import build_on
+from certus.training.loop import fit
 
 VECTORS = {"translate": 0, "flip": False, "noise": 0.1, "dropout": 0.2}
 IMAGES = {"translate": 2, "flip": False, "noise": 0.0, "dropout": 0.3}
@@ -88,10 +89,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "options": dict(self.options or {}),
         }
         with untouched_generator():
-            config = complete_for(data, resolve(given))
-            run = assemble(config, data, None if isinstance(self.network, str) else self.network, alone=True)
-            for number in range(config.steps):
-                run.advance(number)
+            config = decide(resolve(given), data)
+            make = None if isinstance(self.network, str) else self.network
+            run = build_on(data, config, make, reuse_labelled=True)
+            fit(run)
         mean, std = data.scale
         return Model(run.method.answers, data.classes, data.shape, mean, std)
 

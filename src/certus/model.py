@@ -16,15 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from certus import checkpoint
-from certus.certainty import rank, unconfidence
+from certus.certainty.metrics import rank, unconfidence
+from certus.core.build_context import BuildContext
 from certus.errors import CertusError, UsageError
-from certus.evaluate import probabilities, uncertainties
-from certus.folder import Folder
-from certus.material import Material
-from certus.models.modes import has_dropout
+from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
-from certus.run import make_method, networks
+from certus.training import checkpoint
+from certus.training.build import make_method, make_networks
+from certus.training.evaluation import probabilities, uncertainties
+from certus.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def as_stored(images: Any, shape: tuple[int, ...]) -> Tensor:
 
 def load(folder: str | Path) -> Model:
     """The model of a run, from its newest checkpoint."""
-    place = Folder(Path(folder))
+    place = RunFolder(Path(folder))
     config = place.load_config()
     try:
         about = json.loads(place.model.read_text())
@@ -108,7 +108,7 @@ def load(folder: str | Path) -> Model:
         raise CertusError(f"{place.path} has no checkpoint yet: train it with --resume {place.path}.")
     shape = tuple(about["shape"])
     config, classes = replace(config, init=""), len(about["classes"])
-    method = make_method(config, Material.bare(networks(config, shape, classes), classes))
+    method = make_method(config, BuildContext.bare(make_networks(config, shape, classes), classes))
     if not method.answers:
         raise UsageError(f"{place.path} is a pretraining run, which has no answers: start one from it by --init.")
     names = {id(module): name for name, module in method.state.named_modules()}

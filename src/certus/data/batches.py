@@ -58,8 +58,7 @@ class Batches:
     @property
     def per_epoch(self) -> int:
         """Without unlabelled images, one over the labelled ones."""
-        n, size = (len(self.unlabelled), self.sizes[1]) if len(self.unlabelled) else (len(self.labelled), self.sizes[0])
-        return max(1, round(n / size))
+        return steps_per_pass(len(self.labelled), len(self.unlabelled), self.sizes)
 
     def __call__(self, step: int, sees: Sees = "both") -> Tensor:
         """Places in the training set, the labelled ones first."""
@@ -69,3 +68,9 @@ class Batches:
         if sees == "labelled":
             return places
         return torch.cat([places, self.unlabelled[self._unlabelled.take(step, self.sizes[1])]])
+
+
+def steps_per_pass(labelled: int, unlabelled: int, sizes: tuple[int, int]) -> int:
+    """Of one pass over the unlabelled images; without any, over the labelled ones."""
+    n, size = (unlabelled, sizes[1]) if unlabelled else (labelled, sizes[0])
+    return max(1, round(n / size))

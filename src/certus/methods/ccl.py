@@ -12,16 +12,16 @@ from functools import partial
 
 from torch import nn
 
-from certus.draws import Independent, parse, suitable
-from certus.material import Material
-from certus.method import Method, Refine, Source
+from certus.certainty.draws import Independent, parse, suitable
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.refinements import Probabilistic, Temper, TopK
+from certus.core.schedules import Drop, Heat, Keep
+from certus.core.terms import Refine, Source
 from certus.methods import circle
 from certus.methods.recipe import Recipe, at_least, between, one_of, option
-from certus.models.stages import stages
-from certus.schedules import Drop, Heat, Keep
-from certus.selection import Probabilistic, TopK
+from certus.networks.stages import stages
 from certus.teachers import Clean, Confidence, MonteCarlo, RandomRanks, Visits
-from certus.temperature import Temper
 
 DRAWN = ("pv", "ev", "pe", "mi")
 UNDRAWN = ("confidence", "random", "reversed")
@@ -97,7 +97,7 @@ class Temperature(Options):
     probabilistic: bool = option(False, Options.__dataclass_fields__["probabilistic"].metadata["help"])
 
 
-def ccl(name: str, material: Material, options: Options) -> Method:
+def ccl(name: str, context: BuildContext, options: Options) -> Method:
     def source(teacher: nn.Module, view: str) -> Source:
         if unranked(options):
             return Clean(teacher, view)
@@ -109,7 +109,7 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             return RandomRanks(teacher, view)
         draws = suitable(stages(teacher)) if options.draws == "auto" else parse(options.draws)
         drawn = MonteCarlo(teacher, view, draws, options.metric)
-        return Visits(drawn, len(material.labels), material.classes) if options.remember else drawn
+        return Visits(drawn, len(context.labels), context.classes) if options.remember else drawn
 
     def refine(stream: str) -> Sequence[Refine]:
         parts: list[Refine] = []
@@ -121,7 +121,7 @@ def ccl(name: str, material: Material, options: Options) -> Method:
             parts.append(Temper(Heat(options.heat)))
         return parts
 
-    return circle.circle(name, material, options, source, refine)
+    return circle.circle(name, context, options, source, refine)
 
 
 PAPER = "Liu & Tan 2021, Certainty Driven Consistency Loss on Multi-Teacher Networks for Semi-Supervised Learning"

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method, Read, Refine, Source, Term, numbered
+from certus.core.build_context import BuildContext
+from certus.core.method import Method, numbered
+from certus.core.schedules import RampUp
+from certus.core.student import Adversarial, See
+from certus.core.terms import Consistency, CrossEntropy, Read, Refine, Source, Term
 from certus.methods.recipe import at_least, between, one_of, option
-from certus.models.roles import call
-from certus.reads import Adversarial, See
-from certus.schedules import RampUp
+from certus.networks.roles import call
 from certus.teachers import EMA, Visits
 
 PAPER = "Liu & Tan 2021"
@@ -50,7 +51,7 @@ class Options:
 
 def circle(
     name: str,
-    material: Material,
+    context: BuildContext,
     options: Options,
     source: Callable[[nn.Module, str], Source],
     refine: Callable[[str], Sequence[Refine]] = lambda stream: (),  # noqa: ARG005
@@ -63,7 +64,7 @@ def circle(
         return See(student, view, options.student_view)
 
     n = options.teachers
-    students = tuple(call(material.network(i), numbered("student", i, n)) for i in range(n))
+    students = tuple(call(context.network(i), numbered("student", i, n)) for i in range(n))
     teachers = tuple(EMA(student, options.decay) for student in students)
     sources = tuple(source(teachers[i - 1].net, numbered("b", i, n)) for i in range(n))
     terms: dict[str, Term] = {}

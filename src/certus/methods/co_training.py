@@ -8,17 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from certus.losses import cross_entropy, js
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method, Term, numbered
+from certus.core.build_context import BuildContext
+from certus.core.losses import cross_entropy, js
+from certus.core.method import Method, numbered
+from certus.core.schedules import RampUp
+from certus.core.step import Step
+from certus.core.student import See
+from certus.core.target import Target
+from certus.core.terms import Consistency, CrossEntropy, Term
 from certus.methods.partners import partner
 from certus.methods.recipe import Recipe, at_least, option
-from certus.models.modes import evaluating
-from certus.models.roles import call, role
-from certus.reads import See
-from certus.schedules import RampUp
-from certus.step import Step
-from certus.target import Target
+from certus.networks.modes import evaluating
+from certus.networks.roles import call, role
 from certus.views.adversarial import worst_sign
 
 VIEW = "a"  # all networks look at the same images; their dropout and their weights are their own
@@ -86,9 +87,9 @@ class Options:
     )
 
 
-def co_training(material: Material, options: Options) -> Method:
+def co_training(context: BuildContext, options: Options) -> Method:
     n = options.students
-    students = tuple(call(material.network(i), numbered("student", i, n)) for i in range(n))
+    students = tuple(call(context.network(i), numbered("student", i, n)) for i in range(n))
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         see, other = See(student, VIEW), Partner(students, i)

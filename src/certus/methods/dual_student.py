@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from certus.losses import mse
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method, Term, numbered
+from certus.core.build_context import BuildContext
+from certus.core.losses import mse
+from certus.core.method import Method, numbered
+from certus.core.schedules import RampUp
+from certus.core.step import Step
+from certus.core.student import See
+from certus.core.target import Target
+from certus.core.terms import Consistency, CrossEntropy, Term
 from certus.methods.partners import partner
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.models.roles import call
-from certus.reads import See
-from certus.schedules import RampUp
-from certus.step import Step
-from certus.target import Target
-from certus.teachers import Twin
+from certus.networks.roles import call
+from certus.teachers import StochasticAnswer
 
 VIEWS = ("a", "b")  # student i learns from VIEWS[i % 2] and is asked again about the other
 
@@ -43,7 +44,7 @@ class Stabler:
     def __call__(self, step: Step) -> Target:
         def answers(i: int) -> tuple[Tensor, Tensor]:
             own, again = VIEWS[i % 2], VIEWS[1 - i % 2]
-            return step.learn(self.students[i], own).detach(), step.twin(self.students[i], again)
+            return step.learn(self.students[i], own).detach(), step.stochastic_answer(self.students[i], again)
 
         mine, others = answers(self.i), answers(partner(step, self.students, self.i))
         one = mine[0].new_ones(len(step.batch))
@@ -76,17 +77,17 @@ class Options:
     threshold: float = option(0.8, "ξ, least confidence of a stable answer", between(0, 1))
 
 
-def dual_student(material: Material, options: Options) -> Method:
+def dual_student(context: BuildContext, options: Options) -> Method:
     n = options.students
     students = tuple(
-        call(material.network(i, options.scale if i % 2 else 1.0), numbered("student", i, n)) for i in range(n)
+        call(context.network(i, options.scale if i % 2 else 1.0), numbered("student", i, n)) for i in range(n)
     )
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         see = See(student, VIEWS[i % 2])
         terms[f"supervised {i + 1}"] = CrossEntropy(see)
         terms[f"consistency {i + 1}"] = Consistency(
-            see, Twin(student, VIEWS[1 - i % 2]), weight=RampUp(options.weight, options.ramp)
+            see, StochasticAnswer(student, VIEWS[1 - i % 2]), weight=RampUp(options.weight, options.ramp)
         )
         terms[f"stabilisation {i + 1}"] = Consistency(
             see, Stabler(students, i, options.threshold), weight=RampUp(options.stabilisation, options.ramp)

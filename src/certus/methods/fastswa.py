@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from certus.material import Material
-from certus.method import Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.schedules import EPOCHS, cosine
 from certus.methods import circle, mean_teacher
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.schedules import EPOCHS, cosine
 from certus.teachers import Average
 
 
@@ -26,10 +26,10 @@ def cyclical(fraction: float, turn: float, cycle: float) -> float:
     return cosine((e if e < turn else max(turn - cycle, 0) + (e - turn) % cycle) / EPOCHS)
 
 
-def fastswa(material: Material, options: Options) -> Method:
-    method = mean_teacher.mean_teacher(material, options)
+def fastswa(context: BuildContext, options: Options) -> Method:
+    method = mean_teacher.mean_teacher(context, options)
     start = max(options.turn - options.cycle, 0)
-    averages = tuple(Average(student, material, start, options.every) for student in method.students)
+    averages = tuple(Average(student, context, start, options.every) for student in method.students)
     return replace(
         method,
         name="mean-teacher-fastswa",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.losses import cross_entropy
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.losses import cross_entropy
+from certus.core.method import Method
+from certus.core.refinements import Harden, Threshold
+from certus.core.schedules import RampUp
+from certus.core.student import See
+from certus.core.terms import Consistency, CrossEntropy
 from certus.methods.recipe import Recipe, at_least, between, one_of, option
-from certus.reads import See
-from certus.schedules import RampUp
-from certus.selection import Threshold
 from certus.teachers import EMA, Own
-from certus.temperature import Harden
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Options:
     decay: float = option(0.999, "of the moving average that answers", between(0, 1))
 
 
-def fixmatch(material: Material, options: Options) -> Method:
-    student = material.network(0)
+def fixmatch(context: BuildContext, options: Options) -> Method:
+    student = context.network(0)
     answering = EMA(student, options.decay)
     return Method(
         name="fixmatch",

@@ -7,13 +7,14 @@ from typing import Any
 
 from torch import nn
 
-from certus.losses import cross_entropy
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.losses import cross_entropy
+from certus.core.method import Method
+from certus.core.schedules import Constant
+from certus.core.student import Looking, See
+from certus.core.terms import Consistency, CrossEntropy
 from certus.methods import circle, mean_teacher
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.reads import Looking, See
-from certus.schedules import Constant
 from certus.teachers import Propagation
 
 START = "Iscen, Tolias, Avrithis & Chum 2019: 180 passes over the labelled images, about 4 % of their steps"
@@ -43,10 +44,10 @@ class OnMeanTeacher(Spread, circle.Options):
     """Those of mean teacher and the graph's."""
 
 
-def propagated(student: nn.Module, view: str, material: Material, o: Any) -> tuple[Propagation, Consistency]:
+def propagated(student: nn.Module, view: str, context: BuildContext, o: Any) -> tuple[Propagation, Consistency]:
     source = Propagation(
         student,
-        material,
+        context,
         start=o.start,
         neighbours=o.neighbours,
         gamma=o.gamma,
@@ -56,9 +57,9 @@ def propagated(student: nn.Module, view: str, material: Material, o: Any) -> tup
     return source, Consistency(See(student, view), source, distance=cross_entropy, weight=Constant(o.spread))
 
 
-def label_propagation(material: Material, options: Spread) -> Method:
-    student = material.network(0)
-    source, term = propagated(student, "a", material, options)
+def label_propagation(context: BuildContext, options: Spread) -> Method:
+    student = context.network(0)
+    source, term = propagated(student, "a", context, options)
     return Method(
         name="label-propagation",
         students=(student,),
@@ -68,12 +69,12 @@ def label_propagation(material: Material, options: Spread) -> Method:
     )
 
 
-def on_mean_teacher(material: Material, options: OnMeanTeacher) -> Method:
-    method = mean_teacher.mean_teacher(material, options)
+def on_mean_teacher(context: BuildContext, options: OnMeanTeacher) -> Method:
+    method = mean_teacher.mean_teacher(context, options)
     terms, followers = dict(method.terms), list(method.followers)
     for name, consistency in method.terms.items():
         if isinstance(consistency, Consistency) and isinstance(consistency.read, Looking):
-            source, term = propagated(consistency.student, consistency.read.view, material, options)
+            source, term = propagated(consistency.student, consistency.read.view, context, options)
             terms[name.replace("consistency", "propagated")] = term
             followers.append(source)
     return replace(method, name="mean-teacher-label-propagation", terms=terms, followers=tuple(followers))

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.special import entr
 
-from certus.material import Material
-from certus.method import CrossEntropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.schedules import RampUp, Schedule
+from certus.core.step import Step
+from certus.core.student import See
+from certus.core.terms import CrossEntropy
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.reads import See
-from certus.schedules import RampUp, Schedule
-from certus.step import Step
 from certus.teachers import ClassMemory
 
 
@@ -48,9 +49,9 @@ class Options:
     rate: float = option(0.5, "η, how fast keys and values move towards what is seen", between(0, 1))
 
 
-def ma_dnn(material: Material, options: Options) -> Method:
-    student = material.network(0)
-    memory = ClassMemory(student, "a", material.classes, options.rate)
+def ma_dnn(context: BuildContext, options: Options) -> Method:
+    student = context.network(0)
+    memory = ClassMemory(student, "a", context.classes, options.rate)
     return Method(
         name="ma-dnn",
         students=(student,),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from certus.material import Material
-from certus.method import Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
 from certus.methods.circle import Options, circle
 from certus.methods.recipe import Recipe
 from certus.teachers import Clean
 
 
-def mean_teacher(material: Material, options: Options) -> Method:
-    return circle("mean-teacher", material, options, Clean)
+def mean_teacher(context: BuildContext, options: Options) -> Method:
+    return circle("mean-teacher", context, options, Clean)
 
 
 RECIPES = (

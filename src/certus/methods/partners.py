@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from certus.core.step import Step
 from certus.randomness import generator
-from certus.step import Step
 
 
 def partner(step: Step, students: tuple[nn.Module, ...], i: int) -> int:

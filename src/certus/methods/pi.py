@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.schedules import RampUp
+from certus.core.student import See
+from certus.core.terms import Consistency, CrossEntropy
 from certus.methods.recipe import Recipe, at_least, option
-from certus.reads import See
-from certus.schedules import RampUp
-from certus.teachers import Twin
+from certus.teachers import StochasticAnswer
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Options:
     )
 
 
-def pi(material: Material, options: Options) -> Method:
-    student = material.network(0)
+def pi(context: BuildContext, options: Options) -> Method:
+    student = context.network(0)
     return Method(
         name="pi",
         students=(student,),
@@ -34,7 +35,7 @@ def pi(material: Material, options: Options) -> Method:
         terms={
             "supervised": CrossEntropy(See(student, "a")),
             "consistency": Consistency(
-                See(student, "a"), Twin(student, "b"), weight=RampUp(options.weight, options.ramp)
+                See(student, "a"), StochasticAnswer(student, "b"), weight=RampUp(options.weight, options.ramp)
             ),
         },
     )

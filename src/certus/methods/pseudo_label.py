@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.losses import cross_entropy
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Entropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.losses import cross_entropy
+from certus.core.method import Method
+from certus.core.refinements import Harden, Threshold
+from certus.core.schedules import RampUp
+from certus.core.student import See
+from certus.core.terms import Consistency, CrossEntropy, Entropy
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.reads import See
-from certus.schedules import RampUp
-from certus.selection import Threshold
 from certus.teachers import Own
-from certus.temperature import Harden
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class PseudoLabel(Options):
     threshold: float = option(0.0, "least probability of a class that is taught", between(0, 1))
 
 
-def pseudo_label(material: Material, options: PseudoLabel) -> Method:
-    student = material.network(0)
+def pseudo_label(context: BuildContext, options: PseudoLabel) -> Method:
+    student = context.network(0)
     return Method(
         name="pseudo-label",
         students=(student,),
@@ -47,8 +47,8 @@ def pseudo_label(material: Material, options: PseudoLabel) -> Method:
     )
 
 
-def entropy_minimisation(material: Material, options: Options) -> Method:
-    student = material.network(0)
+def entropy_minimisation(context: BuildContext, options: Options) -> Method:
+    student = context.network(0)
     return Method(
         name="entropy-minimisation",
         students=(student,),

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
 from certus.errors import UsageError, unknown
-from certus.material import Material
-from certus.method import Method
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method by name: `build(material, options)` makes it."""
+    """A method by name: `build(context, options)` makes it."""
 
     name: str
     summary: str
     reference: str
     options: type
-    build: Callable[[Material, Any], Method]
+    build: Callable[[BuildContext, Any], Method]
     classes: int = 0  # of its own task; 0: those of the data
 
     @property

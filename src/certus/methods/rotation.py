@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from certus.material import Material
-from certus.method import Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.step import Step
 from certus.methods.recipe import Recipe
-from certus.models.roles import role
-from certus.step import Step
+from certus.networks.roles import role
 
 TURNS = 4  # 0°, 90°, 180°, 270°
 
@@ -40,8 +40,8 @@ class TellTurn:
         return f"cross-entropy({role(self.student)}(turned {self.view}), turn)"
 
 
-def rotation(material: Material, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
-    student = material.network(0)
+def rotation(context: BuildContext, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
+    student = context.network(0)
     return Method(
         name="rotation",
         students=(student,),

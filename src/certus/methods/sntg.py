@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certus.material import Material
-from certus.method import Consistency, Method, Source, Term
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.schedules import RampUp, Schedule
+from certus.core.step import Step
+from certus.core.student import Looking
+from certus.core.terms import Consistency, Source, Term
 from certus.methods import circle, mean_teacher, pi, temporal_ensembling
 from certus.methods.recipe import Recipe, at_least, option
-from certus.models.roles import feature_size, role
-from certus.reads import Looking
-from certus.schedules import RampUp, Schedule
-from certus.step import Step
+from certus.networks.roles import feature_size, role
 
 
 def neighbour_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 1.0) -> Tensor:
@@ -74,12 +75,12 @@ class OnMeanTeacher(Graph, circle.Options):
     """Those of mean teacher and the graph's."""
 
 
-def on(base: Callable[[Material, Any], Method]) -> Callable[[Material, Any], Method]:
+def on(base: Callable[[BuildContext, Any], Method]) -> Callable[[BuildContext, Any], Method]:
     """The base with a neighbour term beside each consistency term: w(MSE + k·L_G), w on the mean over the classes."""
 
-    def build(material: Material, options: Any) -> Method:
-        method = base(material, options)
-        weight = RampUp(options.graph * options.weight * material.classes, options.ramp)
+    def build(context: BuildContext, options: Any) -> Method:
+        method = base(context, options)
+        weight = RampUp(options.graph * options.weight * context.classes, options.ramp)
         terms: dict[str, Term] = dict(method.terms)
         for name, term in method.terms.items():
             if isinstance(term, Consistency) and isinstance(term.read, Looking):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.material import Material
-from certus.method import CrossEntropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.student import See
+from certus.core.terms import CrossEntropy
 from certus.methods.recipe import Recipe
-from certus.reads import See
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class Options:
     """None: there is nothing but the labels."""
 
 
-def supervised(material: Material, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
-    student = material.network(0)
+def supervised(context: BuildContext, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
+    student = context.network(0)
     return Method(
         name="supervised",
         students=(student,),

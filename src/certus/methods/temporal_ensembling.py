@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.method import Method
+from certus.core.schedules import RampUp
+from certus.core.student import See
+from certus.core.terms import Consistency, CrossEntropy
 from certus.methods.recipe import Recipe, at_least, between, option
-from certus.reads import See
-from certus.schedules import RampUp
 from certus.teachers import Ensemble
 
 WEIGHT = "Laine & Aila 2017: 30 on the mean over ten classes, 3 on their sum"
@@ -22,9 +23,9 @@ class Options:
     alpha: float = option(0.6, "α, the ensemble's momentum over visits of an image", between(0, 0.999))
 
 
-def temporal_ensembling(material: Material, options: Options) -> Method:
-    student = material.network(0)
-    ensemble = Ensemble(student, "a", len(material.labels), material.classes, options.alpha)
+def temporal_ensembling(context: BuildContext, options: Options) -> Method:
+    student = context.network(0)
+    ensemble = Ensemble(student, "a", len(context.labels), context.classes, options.alpha)
     return Method(
         name="temporal-ensembling",
         students=(student,),

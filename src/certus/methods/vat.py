@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certus.losses import kl
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Entropy, Method, Term
+from certus.core.build_context import BuildContext
+from certus.core.losses import kl
+from certus.core.method import Method
+from certus.core.schedules import RampUp
+from certus.core.student import Adversarial, See
+from certus.core.terms import Consistency, CrossEntropy, Entropy, Term
 from certus.methods.recipe import Recipe, at_least, option
-from certus.reads import Adversarial, See
-from certus.schedules import RampUp
 from certus.teachers import Own
 
 XI = "ours: the authors' 1e-6 drowns in the rounding of float32"
@@ -25,8 +26,8 @@ class Options:
     ent: bool = option(False, "also minimise the entropy of the clean answers, with the same weight")
 
 
-def vat(material: Material, options: Options) -> Method:
-    student, weight = material.network(0), RampUp(options.weight, options.ramp)
+def vat(context: BuildContext, options: Options) -> Method:
+    student, weight = context.network(0), RampUp(options.weight, options.ramp)
     clean = See(student, "a")
     terms: dict[str, Term] = {
         "supervised": CrossEntropy(clean),

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from certus.losses import kl
-from certus.material import Material
-from certus.method import Consistency, CrossEntropy, Entropy, Method
+from certus.core.build_context import BuildContext
+from certus.core.losses import kl
+from certus.core.method import Method
+from certus.core.schedules import RampUp
+from certus.core.step import Step
+from certus.core.student import See
+from certus.core.terms import Consistency, CrossEntropy, Entropy
 from certus.methods.recipe import Recipe, at_least, between, option
 from certus.methods.vat import XI
-from certus.models.roles import role
-from certus.reads import See
-from certus.schedules import RampUp
-from certus.step import Step
+from certus.networks.roles import role
 from certus.teachers import Own
 from certus.views.worst_case import Weights, length, weights_of, worst_kept, worst_shift
 
@@ -69,8 +70,8 @@ class Options:
     xi: float = option(1e-2, "ξ, step of the finite differences", at_least(1e-12), source=XI)
 
 
-def wcp(material: Material, options: Options) -> Method:
-    student, weight = material.network(0), RampUp(options.weight, options.ramp)
+def wcp(context: BuildContext, options: Options) -> Method:
+    student, weight = context.network(0), RampUp(options.weight, options.ramp)
     worst = Worst(student, "a", options.epsilon, options.shift, options.drop, options.xi)
     return Method(
         name="wcp",

@@ -10,9 +10,8 @@ from pathlib import Path
 from matplotlib import rc_context
 
 from certus.errors import UsageError
-from certus.folder import put
 from certus.report import answers, curves, targets
-from certus.report.figure import STYLE, Drawn, slug
+from certus.report.figure import STYLE, ReportFigure, slug
 from certus.report.page import csv_link, figures_html, page, section, sentence
 from certus.report.runs import Arm, arms, find
 from certus.report.table import (
@@ -25,6 +24,7 @@ from certus.report.table import (
     settings_html,
 )
 from certus.report.thumbnails import thumbnails
+from certus.training.run_folder import put
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def write(paths: Sequence[Path], out: Path, folder: Path | None = None) -> Writt
     return Written(len(found), sum(r.result is not None for r in found), tuple(d.name for d in drawn))
 
 
-def compose(grouped: Sequence[Arm], notes: Sequence[str]) -> tuple[str, list[Drawn]]:
+def compose(grouped: Sequence[Arm], notes: Sequence[str]) -> tuple[str, list[ReportFigure]]:
     """The page and its figures: first what all have in common, then arm by arm."""
     shared = unique(
         [
@@ -93,7 +93,7 @@ def compose(grouped: Sequence[Arm], notes: Sequence[str]) -> tuple[str, list[Dra
     return page(title_of(grouped), "".join(parts)), everything
 
 
-def unique(drawn: Sequence[Drawn], taken: set[str] | None = None) -> list[Drawn]:
+def unique(drawn: Sequence[ReportFigure], taken: set[str] | None = None) -> list[ReportFigure]:
     """No two figures have the same name, even where two arms' names differ in signs alone."""
     used, found = set(taken or ()), []
     for d in drawn:
@@ -101,7 +101,7 @@ def unique(drawn: Sequence[Drawn], taken: set[str] | None = None) -> list[Drawn]
         while name in used:
             name, n = f"{d.name}-{n}", n + 1
         used.add(name)
-        found.append(Drawn(name, d.title, d.caption, d.columns, d.rows, d.picture, d.html))
+        found.append(ReportFigure(name, d.title, d.caption, d.columns, d.rows, d.picture, d.html))
     return found
 
 
@@ -162,7 +162,7 @@ def table_caption(rows: Rows) -> str:
 def csv_of(rows: Rows) -> str:
     from matplotlib.figure import Figure
 
-    return Drawn("comparison", "", "", COLUMNS, numbers_of(rows), Figure()).csv()
+    return ReportFigure("comparison", "", "", COLUMNS, numbers_of(rows), Figure()).csv()
 
 
 def missing(arm: Arm) -> list[str]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from certus.certainty import METRICS
-from certus.report.figure import INK, SERIES, Drawn, canvas, legend, look, name_points, slug
-from certus.report.numbers import (
+from certus.certainty.metrics import METRICS
+from certus.certainty.scores import calibration_error, risk_coverage, wrong
+from certus.report.figure import INK, SERIES, ReportFigure, canvas, legend, look, name_points, slug
+from certus.report.runs import Arm
+from certus.report.statistics import (
     auroc,
     band,
     bin_size,
@@ -21,8 +23,6 @@ from certus.report.numbers import (
     ranked_bins,
     reliability,
 )
-from certus.report.runs import Arm
-from certus.scores import calibration_error, risk_coverage, wrong
 
 SHARES = [x / 50 for x in range(1, 51)]
 FEW = 10  # images of a bin, below which its accuracy is chance
@@ -37,7 +37,7 @@ def told(value: float | None, form: str = ".2f") -> str:
     return "—" if value is None else f"{value:{form}}".replace("-", "−")
 
 
-def coverage(arms: Sequence[Arm]) -> Iterable[Drawn]:
+def coverage(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     """Risk-coverage, the mean over seeds."""
     figure, (axes,) = canvas()
     rows: list[tuple[Any, ...]] = []
@@ -54,7 +54,7 @@ def coverage(arms: Sequence[Arm]) -> Iterable[Drawn]:
     axes.set_ylim(bottom=0)
     legend(axes)
     if rows:
-        yield Drawn(
+        yield ReportFigure(
             "risk-coverage",
             "What certainty is worth",
             "Let a run answer only the images that it is most certain of (by PE of ten draws; by confidence where the "
@@ -66,7 +66,7 @@ def coverage(arms: Sequence[Arm]) -> Iterable[Drawn]:
         )
 
 
-def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
+def calibration(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     """Reliability diagram with ECE."""
     figure, (axes,) = canvas(3.9)
     axes.plot([0, 100], [0, 100], color=INK, linewidth=1, linestyle=":")
@@ -93,7 +93,7 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
     axes.set_ylim(0, 102)
     legend(axes)
     if rows:
-        yield Drawn(
+        yield ReportFigure(
             "reliability",
             "Do probabilities mean what they say?",
             "On the dotted line, answers given with 80 % are right in 80 of 100 cases; below it a run believes itself "
@@ -105,7 +105,7 @@ def calibration(arms: Sequence[Arm]) -> Iterable[Drawn]:
         )
 
 
-def bins(arm: Arm) -> Iterable[Drawn]:
+def bins(arm: Arm) -> Iterable[ReportFigure]:
     """The paper's figure: accuracy in bins ranked by each uncertainty; on D_U as there, and on the test images."""
     asked = [r.said_unlabelled for r in arm.runs if r.said_unlabelled]
     why = "The paper's own panel: the images that the run was trained on without their labels, read afterwards. "
@@ -113,7 +113,7 @@ def bins(arm: Arm) -> Iterable[Drawn]:
     yield from ranked(f"{slug(arm.name)}-bins", "test images", "D_T", "", [r.said for r in arm.answering])
 
 
-def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str, Tensor]]) -> Iterable[Drawn]:
+def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str, Tensor]]) -> Iterable[ReportFigure]:
     """Of what some runs said of these images; seeds that know the labels of more images have more bins."""
     n = min((len(said["labels"]) for said in runs), default=0)
     size = bin_size(n)
@@ -141,7 +141,7 @@ def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(top=102)
     legend(axes, columns=2)
-    yield Drawn(
+    yield ReportFigure(
         file,
         f"Accuracy against uncertainty: {images} ({short})",
         f"{why}A useful certainty begins at 100 % and falls to the right. ρ is Spearman's correlation of bin and "
@@ -153,7 +153,7 @@ def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str
     )
 
 
-def class_certainty(arm: Arm) -> Iterable[Drawn]:
+def class_certainty(arm: Arm) -> Iterable[ReportFigure]:
     """The paper's figure: class accuracy against mean PV."""
     runs = [r for r in arm.answering if "pv" in r.said]
     if not runs:
@@ -176,7 +176,7 @@ def class_certainty(arm: Arm) -> Iterable[Drawn]:
         name_points(axes, rows)
     axes.set_xlabel("mean PV of the class")
     axes.set_ylabel("accuracy of the class (%)")
-    yield Drawn(
+    yield ReportFigure(
         f"{slug(arm.name)}-class-pv",
         "Class accuracy against mean PV",
         "Each point is a class of the test images. Classes that the network knows badly should stand to the right and "
@@ -187,7 +187,7 @@ def class_certainty(arm: Arm) -> Iterable[Drawn]:
     )
 
 
-def confusions(arm: Arm) -> Iterable[Drawn]:
+def confusions(arm: Arm) -> Iterable[ReportFigure]:
     """Row i, column j: how many images of class i were called j, over all seeds."""
     runs = arm.answering
     if not runs:
@@ -212,7 +212,7 @@ def confusions(arm: Arm) -> Iterable[Drawn]:
         axes.set_yticks(np.arange(count) + 0.5, names)
     axes.set_xlabel("answered")
     axes.set_ylabel("is")
-    yield Drawn(
+    yield ReportFigure(
         f"{slug(arm.name)}-confusion",
         "Which classes are mistaken for which",
         f"Rows are the true classes, columns the answers; test images of {len(runs)} seed{'s' * (len(runs) > 1)} "

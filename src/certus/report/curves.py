@@ -10,15 +10,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from certus.report.figure import BAND, MUTED, SERIES, Drawn, by_epoch, canvas, legend, line, look, rows_of
-from certus.report.numbers import band
-from certus.report.runs import Arm, Seen, kind_of
+from certus.report.figure import BAND, MUTED, SERIES, ReportFigure, by_epoch, canvas, legend, line, look, rows_of
+from certus.report.runs import Arm, RunRecord, kind_of
+from certus.report.statistics import band
 
 PHASES = ("batch", "views", "losses", "backward", "optimiser", "followers", "observing", "validation", "saving")
 MANIFOLD = 3  # the largest error of a figure is more than so many times the least
 
 
-def learning(arms: Sequence[Arm]) -> Iterable[Drawn]:
+def learning(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     figure, (axes,) = canvas()
     rows: list[tuple[Any, ...]] = []
     for i, arm in enumerate(arms):
@@ -32,7 +32,7 @@ def learning(arms: Sequence[Arm]) -> Iterable[Drawn]:
     legend(axes)
     if rows:
         shares = by_shares(axes, [mean for _, _, mean, *_ in rows])
-        yield Drawn(
+        yield ReportFigure(
             "learning-curves",
             "Validation error while training",
             f"Lower is better; a curve that turns up again has begun to overfit. {BAND} Nothing is chosen by it."
@@ -57,7 +57,7 @@ def by_shares(axes: Axes, values: Sequence[float]) -> bool:
     return True
 
 
-def losses(arms: Sequence[Arm]) -> Iterable[Drawn]:
+def losses(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     """A panel for each kind of term."""
     kinds = list(dict.fromkeys(kind_of(t) for a in arms for r in a.runs for li in r.lines[-1:] for t in li["losses"]))
     if not kinds:
@@ -75,7 +75,7 @@ def losses(arms: Sequence[Arm]) -> Iterable[Drawn]:
         axes.set_ylim(bottom=0)
     by_epoch(*panels)
     legend(*panels)
-    yield Drawn(
+    yield ReportFigure(
         "losses",
         "Losses by term",
         "Each term as it enters the sum, its weight λ included, so a consistency loss that rises at first is λ's ramp. "
@@ -86,7 +86,7 @@ def losses(arms: Sequence[Arm]) -> Iterable[Drawn]:
     )
 
 
-def loss_curve(run: Seen, kind: str) -> dict[int, float]:
+def loss_curve(run: RunRecord, kind: str) -> dict[int, float]:
     found = {}
     for li in run.lines:
         if values := [v for name, v in li["losses"].items() if kind_of(name) == kind]:
@@ -94,7 +94,7 @@ def loss_curve(run: Seen, kind: str) -> dict[int, float]:
     return found
 
 
-def noise(arms: Sequence[Arm]) -> Iterable[Drawn]:
+def noise(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     """A panel for each share of wrong labels, where runs differ in it."""
     levels = sorted({arm.config.label_noise for arm in arms})
     if len(levels) < 2:
@@ -116,7 +116,7 @@ def noise(arms: Sequence[Arm]) -> Iterable[Drawn]:
     by_epoch(*panels)
     legend(*panels)
     if rows:
-        yield Drawn(
+        yield ReportFigure(
             "label-noise",
             "Under wrong labels",
             "A method that learns the wrong labels by heart gets worse again towards the end; one that resists stays "
@@ -131,7 +131,7 @@ def a_noise(arm: Arm) -> str:
     return f"{arm.config.label_noise:g}"
 
 
-def times(arms: Sequence[Arm]) -> Iterable[Drawn]:
+def times(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     """Milliseconds per step by phase, stacked."""
     spent: dict[str, dict[str, float]] = {}
     for arm in arms:
@@ -154,7 +154,7 @@ def times(arms: Sequence[Arm]) -> Iterable[Drawn]:
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("milliseconds per step")
     legend(axes, columns=4)
-    yield Drawn(
+    yield ReportFigure(
         "time",
         "Where the time went",
         "Mean over all steps and seeds. The losses hold every forward pass, a teacher's draws included; views are the "

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from certus.report.numbers import Array
+from certus.report.statistics import Array
 
 INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
 SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
@@ -45,7 +45,7 @@ WIDTH = 5.0  # inches: its letters are legible on a telephone, and two such figu
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class ReportFigure:
     name: str  # of its files
     title: str
     caption: str  # what to see

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
-from certus.report.figure import Drawn, slug
+from certus.report.figure import ReportFigure, slug
 
 CSS = """
 :root { color-scheme: light dark; --paper:#ffffff; --card:#f7f8fa; --ink:#1c2127; --muted:#5d646d; --grid:#e2e5e9;
@@ -57,7 +57,7 @@ def csv_link(name: str, text: str) -> str:
     return f'<a download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{quote(text)}">numbers as CSV</a>'
 
 
-def figure_html(drawn: Drawn) -> str:
+def figure_html(drawn: ReportFigure) -> str:
     label = escape(drawn.title, quote=True)
     shown = drawn.html or drawn.svg().replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
     whole = ' class="whole"' if drawn.html else ""
@@ -67,7 +67,7 @@ def figure_html(drawn: Drawn) -> str:
     )
 
 
-def figures_html(drawn: Sequence[Drawn]) -> str:
+def figures_html(drawn: Sequence[ReportFigure]) -> str:
     return f'<div class="grid">{"".join(map(figure_html, drawn))}</div>' if drawn else ""
 
 

@@ -14,22 +14,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from certus.certainty import METRICS, unconfidence
+from certus.certainty.metrics import METRICS, unconfidence
 from certus.config import Config, resolve
 from certus.errors import CertusError, UsageError
-from certus.folder import Folder
 from certus.methods import METHODS, PRETRAINING
 from certus.methods.recipe import shown
+from certus.training.run_folder import RunFolder
 
 ELSEWHERE = ("seed", "data_dir", "threads", "device")  # do not tell two arms apart
 TASK = ("data", "labels", "label_noise")  # results are compared only where these are the same
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class RunRecord:
     """One run: its config, what it has written so far."""
 
-    folder: Folder
+    folder: RunFolder
     config: Config
 
     @cached_property
@@ -49,7 +49,7 @@ class Seen:
 
     @cached_property
     def said_unlabelled(self) -> dict[str, Tensor]:
-        """The same of its unlabelled images, where certus.hindsight has asked."""
+        """The same of its unlabelled images, where certus.training.unlabelled has asked."""
         return answers_in(self.folder.unlabelled)
 
     @cached_property
@@ -118,7 +118,7 @@ class Arm:
     """Runs that differ in their seed alone."""
 
     name: str
-    runs: tuple[Seen, ...]
+    runs: tuple[RunRecord, ...]
 
     @property
     def config(self) -> Config:
@@ -133,7 +133,7 @@ class Arm:
         return {r.config.seed: r.error for r in self.runs if r.error is not None}
 
     @property
-    def answering(self) -> list[Seen]:
+    def answering(self) -> list[RunRecord]:
         return [r for r in self.runs if r.said]
 
     def kinds(self) -> list[str]:
@@ -174,24 +174,24 @@ def kind_of(term: str) -> str:
     return term.rstrip("0123456789 ")
 
 
-def find(paths: Sequence[Path]) -> list[Seen]:
+def find(paths: Sequence[Path]) -> list[RunRecord]:
     """The runs in these folders: each is a run, or a folder of runs."""
-    found: dict[Path, Seen] = {}
+    found: dict[Path, RunRecord] = {}
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"There is no folder {path}.")
-        inside = [Folder(path)] if Folder(path).exists() else list(runs_in(path))
+        inside = [RunFolder(path)] if RunFolder(path).exists() else list(runs_in(path))
         if not inside:
             raise UsageError(f"{path} holds no run, and none of its folders does: there is no config.toml.")
         for folder in inside:
-            found.setdefault(folder.path.resolve(), Seen(folder, folder.load_config()))
+            found.setdefault(folder.path.resolve(), RunRecord(folder, folder.load_config()))
     return list(found.values())
 
 
-def runs_in(path: Path) -> Iterator[Folder]:
+def runs_in(path: Path) -> Iterator[RunFolder]:
     for inner in sorted(p for p in path.iterdir() if p.is_dir()):
-        if Folder(inner).exists():
-            yield Folder(inner)
+        if RunFolder(inner).exists():
+            yield RunFolder(inner)
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -201,12 +201,12 @@ def flat(config: Config) -> dict[str, Any]:
     return {k: v for k, v in (values | options).items() if k not in ELSEWHERE}
 
 
-def arms(runs: Sequence[Seen]) -> tuple[list[Arm], list[str]]:
+def arms(runs: Sequence[RunRecord]) -> tuple[list[Arm], list[str]]:
     """Runs by what they share, each arm named by method and what sets it apart; and what was left out, and why.
 
     A seed that an arm has twice counts once.
     """
-    groups: dict[str, list[Seen]] = {}
+    groups: dict[str, list[RunRecord]] = {}
     notes = []
     for run in runs:
         group = groups.setdefault(repr(sorted(flat(run.config).items())), [])

@@ -7,9 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from certus.compare import difference_text, mean_text
-from certus.report.numbers import compared
 from certus.report.runs import Arm, reference, word
+from certus.report.statistics import compared, difference_text, mean_text
 
 Rows = list[dict[str, Any]]
 COLUMNS = ("data", "labels", "label noise", "arm", "measure", "mean", "std", "n", "reference", "difference", "low",

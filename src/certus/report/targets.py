@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from certus.observe import QUANTILES
-from certus.report.figure import BAND, INK, SERIES, Drawn, by_epoch, canvas, legend, line, look, rows_of, slug
-from certus.report.numbers import band
+from certus.report.figure import BAND, INK, SERIES, ReportFigure, by_epoch, canvas, legend, line, look, rows_of, slug
 from certus.report.runs import Arm, kind_of
+from certus.report.statistics import band
+from certus.training.observer import QUANTILES
 
 NAMES = {"TopK": "hard filter", "Probabilistic": "probabilistic filter", "Threshold": "threshold", "source": "source"}
 MANY = 10  # classes, from which on no line is each one's own
 
 
-def selected(arm: Arm) -> Iterable[Drawn]:
+def selected(arm: Arm) -> Iterable[ReportFigure]:
     """The paper's figure: how right the selected targets are, and all targets."""
     for kind in arm.kinds():
         figure, (axes,) = canvas()
@@ -32,7 +32,7 @@ def selected(arm: Arm) -> Iterable[Drawn]:
         axes.set_ylabel("accuracy of targets (%)")
         legend(axes)
         if rows:
-            yield Drawn(
+            yield ReportFigure(
                 f"{slug(arm.name)}-{slug(kind)}-targets",
                 f"How right the targets are ({kind})",
                 "Of unlabelled images, whose labels only this observer reads. The further the selected targets stand "
@@ -49,7 +49,7 @@ def filtered(arm: Arm, kind: str) -> bool:
     return any(share < 1 for run in arm.runs for share in run.of_targets(kind, "kept", "all").values())
 
 
-def filters(arm: Arm) -> Iterable[Drawn]:
+def filters(arm: Arm) -> Iterable[ReportFigure]:
     """k/|B|, P_max, V_max, and what the filters kept."""
     for kind in arm.kinds():
         wanted: dict[str, list[dict[int, float]]] = {}
@@ -84,7 +84,7 @@ def filters(arm: Arm) -> Iterable[Drawn]:
             axes[-1].set_ylabel("V_max")
             rows += rows_of("V_max", curve)
         by_epoch(*axes)
-        yield Drawn(
+        yield ReportFigure(
             f"{slug(arm.name)}-{slug(kind)}-filter",
             f"Filter and temperature over time ({kind})",
             "Dashed: what the schedule says. Solid: which share of the targets that reached a filter it kept, and "
@@ -99,7 +99,7 @@ def kept_names(li: dict[str, Any], kind: str) -> list[str]:
     return [n for name, t in li.get("targets", {}).items() if kind_of(name) == kind for n in t["kept"]]
 
 
-def classes(arm: Arm) -> Iterable[Drawn]:
+def classes(arm: Arm) -> Iterable[ReportFigure]:
     """Which classes the selected targets name; of many classes only the rarest, the median and the most frequent."""
     for kind in arm.kinds():
         runs = [shares for run in arm.runs if (shares := run.class_shares(kind))]
@@ -128,7 +128,7 @@ def classes(arm: Arm) -> Iterable[Drawn]:
         legend(axes)
         who = " Each seed has its own rarest and most frequent class at each epoch." * (count > MANY)
         who += " Here every target is taught." * (not filtered(arm, kind))
-        yield Drawn(
+        yield ReportFigure(
             f"{slug(arm.name)}-{slug(kind)}-classes",
             f"Which classes the targets name ({kind})",
             "The share of each class among the selected targets of unlabelled images, the mean over seeds. A class "
@@ -141,7 +141,7 @@ def classes(arm: Arm) -> Iterable[Drawn]:
         )
 
 
-def uncertainty(arm: Arm) -> Iterable[Drawn]:
+def uncertainty(arm: Arm) -> Iterable[ReportFigure]:
     """Median and quartiles of the targets' uncertainty, labelled and unlabelled, as means over seeds."""
     for kind in arm.kinds():
         rows: list[tuple[Any, ...]] = []
@@ -164,7 +164,7 @@ def uncertainty(arm: Arm) -> Iterable[Drawn]:
         axes.set_ylim(bottom=0)
         legend(axes)
         if rows:
-            yield Drawn(
+            yield ReportFigure(
                 f"{slug(arm.name)}-{slug(kind)}-uncertainty",
                 f"How sure the teacher is of its targets ({kind})",
                 "Median over the images of an epoch, dotted the quartiles (the CSV has mean, 5 % and 95 % too). A "

@@ -12,14 +12,14 @@ from matplotlib.image import imsave
 
 from certus.data import Dataset, load
 from certus.errors import CertusError
-from certus.report.figure import WIDTH, Drawn, slug
-from certus.report.numbers import Array, certain_mistakes, least_certain
-from certus.report.runs import Arm, Seen
+from certus.report.figure import WIDTH, ReportFigure, slug
+from certus.report.runs import Arm, RunRecord
+from certus.report.statistics import Array, certain_mistakes, least_certain
 
 COUNT = 16
 
 
-def test_images(run: Seen) -> Dataset | str:
+def test_images(run: RunRecord) -> Dataset | str:
     """The data set that a run was tested on, or why its images cannot be shown."""
     config = run.config
     try:
@@ -34,7 +34,7 @@ def test_images(run: Seen) -> Dataset | str:
     return data
 
 
-def thumbnails(arm: Arm) -> tuple[list[Drawn], list[str]]:
+def thumbnails(arm: Arm) -> tuple[list[ReportFigure], list[str]]:
     """Both rows of images, of the arm's first finished seed; or a sentence on why there are none."""
     if not arm.answering:
         return [], []
@@ -54,7 +54,7 @@ def thumbnails(arm: Arm) -> tuple[list[Drawn], list[str]]:
     return [*drawn, sheet(arm, run, data, least_certain(u, COUNT), "The least certain images", why)], []
 
 
-def sheet(arm: Arm, run: Seen, data: Dataset, places: list[int], title: str, caption: str) -> Drawn:
+def sheet(arm: Arm, run: RunRecord, data: Dataset, places: list[int], title: str, caption: str) -> ReportFigure:
     said, u = run.said, run.said[run.metric]
     rows, cells = [], []
     figure = Figure(figsize=(WIDTH, 0.95 * -(-len(places) // 8) + 0.1), layout="constrained")
@@ -74,7 +74,7 @@ def sheet(arm: Arm, run: Seen, data: Dataset, places: list[int], title: str, cap
             f'<li class="{"right" if best == label else "wrong"}"><img src="{uri(as_rgb(image))}" '
             f'alt="{escape(text)}" title="{escape(text)}"><span>{escape(word)}</span></li>'
         )
-    return Drawn(
+    return ReportFigure(
         f"{slug(arm.name)}-{slug(title)}",
         title,
         caption,

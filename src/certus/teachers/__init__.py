@@ -5,7 +5,7 @@ from certus.teachers.ema import EMA
 from certus.teachers.ensemble import Ensemble
 from certus.teachers.memory import ClassMemory
 from certus.teachers.propagation import Propagation
-from certus.teachers.sources import Clean, Confidence, MonteCarlo, Own, RandomRanks, Twin
+from certus.teachers.sources import Clean, Confidence, MonteCarlo, Own, RandomRanks, StochasticAnswer
 from certus.teachers.visits import Visits
 
 __all__ = [
@@ -19,6 +19,6 @@ __all__ = [
     "Own",
     "Propagation",
     "RandomRanks",
-    "Twin",
+    "StochasticAnswer",
     "Visits",
 ]

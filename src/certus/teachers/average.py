@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from certus.material import Material
-from certus.models.roles import call, role
-from certus.step import Step
+from certus.core.build_context import BuildContext
+from certus.core.step import Step
+from certus.networks.references import refer
+from certus.networks.roles import call, role
 
 PASSES = 10_000  # images from which the statistics of an average are taken
 
@@ -22,18 +23,17 @@ class Average(nn.Module):
     augmented training images. Before the first average it is the student itself, renewed after every pass.
     """
 
-    def __init__(self, student: nn.Module, material: Material, start: float, every: float) -> None:
+    student: nn.Module
+    context: BuildContext
+
+    def __init__(self, student: nn.Module, context: BuildContext, start: float, every: float) -> None:
         super().__init__()
         self.net = deepcopy(student).eval().requires_grad_(False)
         call(self.net, role(student).replace("student", "average"))
         self.start, self.every = start, every
         self.register_buffer("count", torch.tensor(0))
         self.count: Tensor
-        self.__dict__.update(_student=student, _material=material)
-
-    @property
-    def student(self) -> nn.Module:
-        return self.__dict__["_student"]
+        refer(self, student=student, context=context)
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
@@ -53,20 +53,20 @@ class Average(nn.Module):
         norms = [m for m in self.net.modules() if isinstance(m, _BatchNorm)]
         if not norms:
             return
-        material: Material = self.__dict__["_material"]
+        context = self.context
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # the plain mean over batches
         random = step.generator(f"statistics of {role(self.net)}")
         shuffle = step.generator("order of statistics")
-        order = torch.randperm(len(material.pool), generator=shuffle, device=step.device)[:PASSES].cpu()
+        order = torch.randperm(len(context.pool), generator=shuffle, device=step.device)[:PASSES].cpu()
         step.seed_dropout("statistics", self.net)
         self.net.train()
-        for places in material.pool[order].split(len(step.batch)):
-            if len(places) > 1 or len(material.pool) == 1:
-                images = material.normalised(material.images[places.to(material.images.device)])
-                self.net(material.weak(images, random))
+        for places in context.pool[order].split(len(step.batch)):
+            if len(places) > 1 or len(context.pool) == 1:
+                images = context.normalised(context.images[places.to(context.images.device)])
+                self.net(context.weak(images, random))
         self.net.eval()
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

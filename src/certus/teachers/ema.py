@@ -7,8 +7,9 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from certus.models.roles import call, role
-from certus.step import Step
+from certus.core.step import Step
+from certus.networks.references import refer
+from certus.networks.roles import call, role
 
 
 class EMA(nn.Module):
@@ -17,16 +18,14 @@ class EMA(nn.Module):
     Float buffers (batch-norm statistics) are averaged too; whole-number buffers are copied.
     """
 
+    student: nn.Module
+
     def __init__(self, student: nn.Module, decay: float = 0.99) -> None:
         super().__init__()
         self.net = deepcopy(student).eval().requires_grad_(False)
         call(self.net, role(student).replace("student", "teacher"))
         self.decay = decay
-        self.__dict__["_student"] = student  # followed, not owned: it is not part of this module's state
-
-    @property
-    def student(self) -> nn.Module:
-        return self.__dict__["_student"]
+        refer(self, student=student)
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from certus.models.roles import role
-from certus.step import Step
-from certus.target import Target
+from certus.core.step import Step
+from certus.core.target import Target
+from certus.networks.references import refer
+from certus.networks.roles import role
 
 
 class Ensemble(nn.Module):
@@ -17,6 +18,8 @@ class Ensemble(nn.Module):
     twice in a batch counts once, with the mean of its answers.
     """
 
+    student: nn.Module
+
     def __init__(self, student: nn.Module, view: str, images: int, classes: int, alpha: float = 0.6) -> None:
         super().__init__()
         self.view, self.alpha = view, alpha
@@ -24,11 +27,7 @@ class Ensemble(nn.Module):
         self.register_buffer("visits", torch.zeros(images))
         self.sums: Tensor
         self.visits: Tensor
-        self.__dict__["_student"] = student
-
-    @property
-    def student(self) -> nn.Module:
-        return self.__dict__["_student"]
+        refer(self, student=student)
 
     def forward(self, step: Step) -> Target:
         visits = self.visits[step.batch.index]

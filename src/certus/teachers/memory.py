@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from certus.models.roles import feature_size, role
-from certus.step import Step
+from certus.core.step import Step
+from certus.networks.references import refer
+from certus.networks.roles import feature_size, role
 
 
 def moved(old: Tensor, seen: Tensor, labels: Tensor, rate: float) -> Tensor:
@@ -24,6 +25,8 @@ def attend(features: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 class ClassMemory(nn.Module):
+    student: nn.Module
+
     def __init__(self, student: nn.Module, view: str, classes: int, rate: float = 0.5) -> None:
         super().__init__()
         self.view, self.rate = view, rate
@@ -31,11 +34,7 @@ class ClassMemory(nn.Module):
         self.register_buffer("values", torch.full((classes, classes), 1.0 / classes))
         self.keys: Tensor
         self.values: Tensor
-        self.__dict__["_student"] = student
-
-    @property
-    def student(self) -> nn.Module:
-        return self.__dict__["_student"]
+        refer(self, student=student)
 
     def forward(self, step: Step) -> Tensor:
         """p̂ (B, C): what the memory says of each image; of a labelled one, its class's value."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from certus.certainty import METRICS, rank
+from certus.certainty.metrics import METRICS, rank
+from certus.core.build_context import BuildContext
+from certus.core.refinements import IMPOSSIBLE
+from certus.core.step import Step, features_and_logits
+from certus.core.target import Target
 from certus.errors import UsageError
-from certus.material import Material
-from certus.models.modes import dropout_only, evaluating, has_dropout
-from certus.models.roles import feature_size, role
-from certus.step import Step, features_and_logits
-from certus.target import Target
+from certus.networks.modes import dropout_only, evaluating, has_dropout
+from certus.networks.references import refer
+from certus.networks.roles import feature_size, role
 from certus.teachers.diffusion import diffuse, graph, pseudo_labels, seeds
-from certus.temperature import IMPOSSIBLE
 
 
 class Propagation(nn.Module):
@@ -23,10 +24,13 @@ class Propagation(nn.Module):
     Monte-Carlo uncertainty among all images; a labelled node passes on all.
     """
 
+    student: nn.Module
+    context: BuildContext
+
     def __init__(
         self,
         student: nn.Module,
-        material: Material,
+        context: BuildContext,
         *,
         start: float = 10,
         neighbours: int = 50,
@@ -39,15 +43,15 @@ class Propagation(nn.Module):
         if draws and not has_dropout(student):
             raise UsageError("--damp measures certainty by dropout, but the network has none: give it --dropout.")
         self.start, self.neighbours, self.gamma, self.alpha, self.draws = start, neighbours, gamma, alpha, draws
-        n = len(material.labels)
+        n = len(context.labels)
         self.register_buffer("labels", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("weights", torch.zeros(n))
         self.labels: Tensor
         self.weights: Tensor
         self.register_buffer("built", torch.tensor(False))
         self.built: Tensor
-        self.classes = material.classes
-        self.__dict__.update(_student=student, _material=material)
+        self.classes = context.classes
+        refer(self, student=student, context=context)
 
     def forward(self, step: Step) -> Target:
         labels, weights = self.labels[step.batch.index], self.weights[step.batch.index]
@@ -61,27 +65,27 @@ class Propagation(nn.Module):
             self.renew(step)
 
     def renew(self, step: Step) -> None:
-        material: Material = self.__dict__["_material"]
-        features, uncertainty = self.look(step, material)
-        labels = material.labels[material.pool].cpu()
+        context = self.context
+        features, uncertainty = self.look(step, context)
+        labels = context.labels[context.pool].cpu()
         damping = None
         if uncertainty is not None:
             share = 1 - (rank(uncertainty) - 1).double() / max(len(labels) - 1, 1)
             damping = torch.where(labels >= 0, 1.0, share).numpy()
         z = diffuse(graph(features, self.neighbours, self.gamma), seeds(labels, self.classes), self.alpha, damping)
         guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
-        self.labels[material.pool] = guess.to(self.labels.device)
-        self.weights[material.pool] = (weight * balance[guess]).float().to(self.weights.device)
+        self.labels[context.pool] = guess.to(self.labels.device)
+        self.weights[context.pool] = (weight * balance[guess]).float().to(self.weights.device)
         self.built.fill_(True)
 
-    def look(self, step: Step, material: Material) -> tuple[Tensor, Tensor | None]:
+    def look(self, step: Step, context: BuildContext) -> tuple[Tensor, Tensor | None]:
         """Features of the pool (M, D), dropout off, one weak view; and its uncertainty, if it is asked for."""
-        student: nn.Module = self.__dict__["_student"]
+        student = self.student
         random = step.generator("views for propagation")
         features, uncertainty = [], []
-        for i, places in enumerate(material.pool.split(512)):
-            images = material.normalised(material.images[places.to(material.images.device)])
-            x = material.weak(images, random)
+        for i, places in enumerate(context.pool.split(512)):
+            images = context.normalised(context.images[places.to(context.images.device)])
+            x = context.weak(images, random)
             with evaluating(student):
                 features.append(features_and_logits(student, x)[0])
             if self.draws:
@@ -93,5 +97,5 @@ class Propagation(nn.Module):
 
     def __repr__(self) -> str:
         damped = f", damped by PE of {self.draws} draws" if self.draws else ""
-        student = role(self.__dict__["_student"])
+        student = role(self.student)
         return f"labels spread over {self.neighbours} neighbours in {student}'s features, α = {self.alpha:g}{damped}"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from certus.certainty import unconfidence
-from certus.draws import Independent, Plan
+from certus.certainty.draws import Independent, Plan
+from certus.certainty.metrics import unconfidence
+from certus.certainty.streaming import Moments
+from certus.core.step import Step
+from certus.core.target import Later, Target
 from certus.errors import UsageError
-from certus.models.modes import has_dropout
-from certus.models.roles import role
-from certus.moments import Moments
-from certus.step import Step
-from certus.target import Later, Target
+from certus.networks.modes import has_dropout
+from certus.networks.roles import role
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +32,14 @@ class Clean:
 
 
 @dataclass(frozen=True, eq=False)
-class Twin:
+class StochasticAnswer:
     """The student itself under another perturbation, without gradient."""
 
     net: nn.Module
     view: str
 
     def __call__(self, step: Step) -> Target:
-        return Target.plain(step.twin(self.net, self.view))
+        return Target.plain(step.stochastic_answer(self.net, self.view))
 
     def __repr__(self) -> str:
         return f"{role(self.net)}({self.view})"

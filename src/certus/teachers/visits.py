@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from certus.moments import Summary, mix
-from certus.step import Step
-from certus.target import Later, Target
+from certus.certainty.streaming import Summary, mix
+from certus.core.step import Step
+from certus.core.target import Later, Target
 from certus.teachers.sources import MonteCarlo
 
 

@@ -1,0 +1,219 @@
+"""Live progress on the error stream: bars in a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from certus.training.loop import Listen, Tick
+
+console = Console(stderr=True, highlight=False)
+QUIET = 10.0  # seconds between plain lines of one run
+SELDOM = 60.0  # and of many
+
+
+def describe(tick: Tick, validation: float | None, rate: float) -> str:
+    losses = "  ".join(f"{name} {value:.3f}" for name, value in tick.losses.items())
+    error = f"  validation {validation:.1f} %" if validation is not None else ""
+    return f"epoch {tick.epoch}/{tick.epochs}{error}  {rate:,.0f} images/s  {losses}"  # what a narrow screen cuts, last
+
+
+def fit(text: str) -> str:
+    """What is left of it beside title, bar and time on this screen."""
+    room = max(20, console.width - 46)
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
+@dataclass
+class Follow:
+    """Turns one run's ticks into text: the newest validation error stays, the rate is smoothed."""
+
+    validation: float | None = None
+    rate: float = 0.0
+
+    def __call__(self, tick: Tick) -> str:
+        if tick.validation_error is not None:
+            self.validation = tick.validation_error
+        self.rate = 0.9 * self.rate + 0.1 * tick.images_per_second if self.rate else tick.images_per_second
+        return describe(tick, self.validation, self.rate)
+
+
+def bars() -> Progress:
+    return Progress(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=13)),
+        BarColumn(bar_width=12, table_column=Column(min_width=8)),
+        TextColumn("{task.fields[left]} left", table_column=Column(no_wrap=True, min_width=5)),
+        TextColumn("{task.fields[text]}"),
+        console=console,
+        refresh_per_second=4,
+    )
+
+
+@contextmanager
+def decoding_progress() -> Iterator[Callable[[int, int], None]]:
+    """For pictures that are read for the first time."""
+    with Progress(
+        TextColumn("reading pictures"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
+
+
+@contextmanager
+def run_progress(title: str) -> Iterator[Listen]:
+    """For one run."""
+    follow = Follow()
+    last = start = time.monotonic()
+    begun: int | None = None  # a resumed run begins in the middle
+
+    def left(tick: Tick) -> str:
+        nonlocal begun
+        begun = tick.step - 1 if begun is None else begun
+        return duration((time.monotonic() - start) / (tick.step - begun) * (tick.steps - tick.step))
+
+    if not console.is_terminal:
+
+        def plain(tick: Tick) -> None:
+            nonlocal last
+            text, now, rest = follow(tick), time.monotonic(), left(tick)
+            if tick.step == tick.steps or now - last >= QUIET:
+                console.print(f"{title}  {text}  {rest} left", soft_wrap=True)
+                last = now
+
+        yield plain
+        return
+    with bars() as progress:
+        task = progress.add_task(title, total=None, text="", left=duration(None))
+
+        def show(tick: Tick) -> None:
+            rest = left(tick)
+            progress.update(task, completed=tick.step, total=tick.steps, text=fit(follow(tick)), left=rest)
+
+        yield show
+
+
+@dataclass
+class Workload:
+    """How much of several runs is left, from what each kind of run has taken per step so far."""
+
+    runs: Mapping[str, tuple[str, int]]  # name -> its kind, its steps
+    workers: int
+    done: dict[str, int] = field(default_factory=dict)  # steps, of runs that have begun
+    first: dict[str, tuple[float, int]] = field(default_factory=dict)  # when a run was first seen, and at which step
+    taken: dict[str, tuple[float, int]] = field(default_factory=dict)  # name -> seconds, and for how many steps
+
+    def seen(self, name: str, step: int, now: float) -> None:
+        start, before = self.first.setdefault(name, (now, step))
+        self.done[name] = step
+        if step > before:
+            self.taken[name] = (now - start, step - before)
+
+    def finished(self, name: str, seconds: float | None) -> None:
+        steps = self.done[name] = self.runs[name][1]
+        if seconds is not None:
+            self.taken[name] = (seconds, steps)
+
+    def pace(self, kind: str) -> float | None:
+        """Seconds per step: of this kind of run, or as long as none is known of all."""
+        for wanted in ({kind}, {kind for kind, _ in self.runs.values()}):
+            known = [taken for name, taken in self.taken.items() if self.runs[name][0] in wanted]
+            if known:
+                return sum(seconds for seconds, _ in known) / sum(steps for _, steps in known)
+        return None
+
+    def left_of(self, name: str) -> float | None:
+        kind, steps = self.runs[name]
+        pace = self.pace(kind)
+        return None if pace is None else pace * (steps - self.done.get(name, 0))
+
+    def left(self) -> float | None:
+        """Seconds for all of them: shared by the workers, but no less than the longest takes alone."""
+        each = [left for name in self.runs if (left := self.left_of(name)) is not None]
+        return max(sum(each) / max(1, self.workers), *each) if each else None
+
+
+def duration(seconds: float | None) -> str:
+    """h:mm:ss."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass
+class ManyRuns:
+    """For several runs at once: one bar over all, one for each that is under way."""
+
+    work: Workload
+    progress: Progress | None = None
+    over: int = 0  # runs that are finished or have failed
+    last: float = field(default_factory=time.monotonic)  # when a plain line was printed
+    tasks: dict[str, TaskID] = field(default_factory=dict)
+    follows: dict[str, Follow] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        return f"{self.over}/{len(self.work.runs)} runs"
+
+    def tick(self, name: str, tick: Tick) -> None:
+        now = time.monotonic()
+        text = self.follows.setdefault(name, Follow())(tick)
+        self.work.seen(name, tick.step, now)
+        if self.progress:
+            if name not in self.tasks:
+                self.tasks[name] = self.progress.add_task(name, total=tick.steps, text="", left="")
+            left = duration(self.work.left_of(name))
+            self.progress.update(self.tasks[name], completed=tick.step, text=fit(text), left=left)
+            self.refresh()
+        elif now - self.last >= SELDOM:
+            self.last = now
+            console.print(f"{self.summary()}  {name}  {text}  {duration(self.work.left())} left", soft_wrap=True)
+
+    def finish(self, name: str, text: str, seconds: float | None = None) -> None:
+        self.over += 1
+        self.work.finished(name, seconds)
+        if self.progress:
+            if name in self.tasks:
+                self.progress.remove_task(self.tasks.pop(name))
+            self.refresh()
+        left = self.work.left()
+        more = f"  {duration(left)} left" if left else ""
+        console.print(f"{self.over}/{len(self.work.runs)}  {name}  {text}{more}", soft_wrap=True)
+
+    def refresh(self) -> None:
+        assert self.progress
+        steps = sum(self.work.done.values())
+        left = duration(self.work.left())
+        self.progress.update(self.tasks["all runs"], completed=steps, text=self.summary(), left=left)
+
+
+@contextmanager
+def many_progress(runs: Mapping[str, tuple[str, int]], workers: int) -> Iterator[ManyRuns]:
+    """`runs`: name -> its kind (runs of a kind take equally long per step) and its steps."""
+    work = Workload(runs, workers)
+    if not console.is_terminal:
+        yield ManyRuns(work)
+        return
+    with bars() as progress:
+        many = ManyRuns(work, progress)
+        steps = sum(steps for _, steps in runs.values())
+        many.tasks["all runs"] = progress.add_task("all runs", total=steps, text=many.summary(), left=duration(None))
+        yield many

@@ -1,0 +1,77 @@
+"""How a setting gets its value.
+
+In rising order: the default, the data set's preset, the method's preset on that data set, what the user gave
+(`resolve`). What is still `auto` or 0 then is decided from the data and the machine (`decide`). A saved run has no
+gaps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from certus.config.presets import METHOD_PRESETS, PICTURES, PRESETS
+from certus.config.settings import Config
+from certus.data import Dataset, is_folder
+from certus.data.batches import steps_per_pass
+from certus.data.split import Split, split
+from certus.errors import UsageError
+from certus.methods import recipe
+from certus.networks import suitable, suitable_width
+
+
+def resolve(given: Mapping[str, Any]) -> Config:
+    """Fill in what was not given, and refuse what makes no sense."""
+    plain = {name: value for name, value in given.items() if name != "options"}
+    defaults: dict[str, Any] = {f.name: f.default for f in fields(Config) if f.name != "options"}
+    data, method = plain.get("data", defaults["data"]), plain.get("method", defaults["method"])
+    known = recipe(method)
+    recommended = METHOD_PRESETS.get((data, method), {})
+    own = {name: value for name, value in recommended.items() if name in known.defaults()}
+    around = {name: value for name, value in recommended.items() if name not in own}
+    settings = defaults | PRESETS.get(data, PICTURES if is_folder(data) else {}) | around | plain
+    for f in fields(Config):
+        if check := f.metadata.get("check"):
+            check(f.name, settings[f.name])
+    chosen = given.get("options", {})
+    known.configure(chosen)
+    return Config(**settings, options=known.defaults() | own | dict(chosen))
+
+
+def decide(config: Config, data: Dataset) -> Config:
+    """With every `auto` decided: network, width, device, threads, paths, validation. Not the number of steps."""
+    if config.device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"`device` must be auto, cpu or cuda, but is {config.device!r}.")
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("`device` cuda was asked for, but torch sees no GPU here: use `device` cpu.")
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    name = suitable(data.shape) if config.network == "auto" else config.network
+    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
+    return replace(
+        config,
+        data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
+        data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
+        init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
+        size=data.shape[1] if is_folder(config.data) else 0,
+        validation=fifth if config.validation < 0 else config.validation,
+        network=name,
+        width=config.width or suitable_width(name, device == "cuda"),
+        device=device,
+        threads=config.threads or len(os.sched_getaffinity(0)),
+    )
+
+
+def split_of(config: Config, data: Dataset) -> Split:
+    """Which images are labelled, unlabelled and for validation."""
+    return split(data, config.labels, config.seed, config.validation, config.balanced, config.unlabelled)
+
+
+def steps_per_epoch(config: Config, data: Dataset) -> int:
+    """The training steps of one pass over the unlabelled images; without any, over the labelled ones."""
+    parts = split_of(config, data)
+    return steps_per_pass(len(parts.labelled), len(parts.unlabelled), (config.labelled_batch, config.unlabelled_batch))

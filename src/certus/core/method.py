@@ -1,0 +1,64 @@
+"""A method is a named sum of terms over students, with followers that watch them. One loop trains all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from certus.core.schedules import cosine
+from certus.core.step import Step
+from certus.core.terms import Term
+from certus.data.batches import Sees
+from certus.networks.roles import role
+
+
+class Follower(Protocol):
+    """A module that watches a student and is renewed after every step, from what the step has computed."""
+
+    def follow(self, step: Step) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """Students, what they are taught, who follows them, and who answers in the end."""
+
+    name: str
+    students: tuple[nn.Module, ...]
+    terms: Mapping[str, Term]
+    answers: tuple[nn.Module, ...]
+    followers: tuple[Follower, ...] = ()
+    sees: Sees = "both"
+    pace: Callable[[float], float] = cosine  # fraction of the run done -> factor of the learning rate
+
+    def losses(self, step: Step) -> dict[str, Tensor]:
+        return {name: term(step) for name, term in self.terms.items()}
+
+    def follow(self, step: Step) -> None:
+        for follower in self.followers:
+            follower.follow(step)
+
+    @cached_property
+    def state(self) -> nn.ModuleDict:
+        """Every tensor that a run changes: its state dict is the method's whole checkpoint."""
+        parts = {"students": self.students, "followers": self.followers}
+        return nn.ModuleDict({name: nn.ModuleList(part) for name, part in parts.items()})  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        terms = [f"  {name} = {term}" for name, term in self.terms.items()]
+        follow = [f"  {f}" for f in self.followers]
+        answer = ", ".join(role(net) for net in self.answers)
+        return "\n".join([self.name, *terms, *follow, f"  answer: {answer}"])
+
+
+def numbered(word: str, i: int, n: int) -> str:
+    """`student` alone, `student 2` among several."""
+    return word if n == 1 else f"{word} {i + 1}"
+
+
+def total(losses: Mapping[str, Tensor]) -> Tensor:
+    return torch.stack(list(losses.values())).sum()

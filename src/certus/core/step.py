@@ -1,0 +1,156 @@
+"""One training step: the batch, the clock, and every (network, perturbation) forward run at most once.
+
+A perturbation η is known by its name and holds both of the paper's kinds of noise: the view of the images and the
+dropout of the network that looks at them. The same name is the same noise; another name is fresh noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from certus.certainty.draws import Gatherer, Plan, Tree
+from certus.core.schedules import Clock
+from certus.networks.inference import quick_stages
+from certus.networks.modes import dropout_only, evaluating, frozen_statistics
+from certus.networks.roles import role
+from certus.randomness import generator, seed_global
+from certus.views import Views
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Images of one step, the labelled ones first. An unlabelled image has label −1: its own is not here to leak."""
+
+    images: Tensor  # (B, C, H, W) or (B, D), normalised
+    labels: Tensor  # (B,)  −1 = unlabelled
+    index: Tensor  # (B,)  place in the training set, for sources that remember images
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class Step:
+    """What methods see of one training step."""
+
+    def __init__(self, batch: Batch, clock: Clock, views: Views, seed: int) -> None:
+        self.batch, self.clock, self.views, self.seed = batch, clock, views, seed
+        self.device = batch.images.device
+        self._done: dict[Hashable, Any] = {}
+
+    def generator(self, name: str) -> torch.Generator:
+        """Random numbers for this purpose at this step."""
+        return generator(self.seed, self.clock.step, name, device=self.device)
+
+    def view(self, name: str, kind: str = "weak") -> Tensor:
+        """The batch under the augmentation of this kind that belongs to perturbation `name`."""
+        return self.once(
+            ("view", name, kind),
+            lambda: channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
+        )
+
+    def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """A student's answer with gradient: dropout on, batch statistics of its own, remembered of weak views alone."""
+        return self._learned(net, name, kind)[1]
+
+    def features(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """(B, D) what its head reads in that same forward, with gradient."""
+        return self._learned(net, name, kind)[0]
+
+    def _learned(self, net: nn.Module, name: str, kind: str) -> tuple[Tensor, Tensor]:
+        def forward() -> tuple[Tensor, Tensor]:
+            x = self.view(name, kind)
+            self.seed_dropout(name, net)
+            with nullcontext() if kind == "weak" else frozen_statistics(net):
+                return features_and_logits(net, x)
+
+        return self.once(("learn", id(net), name, kind), forward)
+
+    def answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """A teacher's answer: no gradient, no dropout, running statistics that stay as they are."""
+
+        def forward() -> Tensor:
+            first, *others = quick_stages(net, self.batch.images)
+            with torch.no_grad(), evaluating(nn.ModuleList([first, *others])):
+                y = self._trunk(net, first, name, kind)
+                for stage in others:
+                    y = stage(y)
+                return y
+
+        return self.once(("answer", id(net), name, kind), forward)
+
+    def _trunk(self, net: nn.Module, first: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """What a teacher computes of a view before dropout enters, for its answer and for the draws of a tree."""
+        return self.once(("trunk", id(net), name, kind), lambda: first(self.view(name, kind)))
+
+    def stochastic_answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
+        """A student as its own teacher: dropout and batch statistics on, no gradient, nothing remembered."""
+
+        def forward() -> Tensor:
+            with torch.no_grad():
+                return self.probe(net, self.view(name, kind), name)
+
+        return self.once(("stochastic answer", id(net), name, kind), forward)
+
+    def probe(self, net: nn.Module, images: Tensor, name: str, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """A student's answer to any images, or by other weights, under the dropout of `name`: nothing is remembered."""
+        self.seed_dropout(name, net)
+        with frozen_statistics(net):
+            return net(images) if weights is None else functional_call(net, dict(weights), (images,))
+
+    def draw(self, net: nn.Module, name: str, plan: Plan, moments: Gatherer) -> None:
+        """Stochastic answers (B, C) as probabilities, given over one by one: fresh noise as the plan says, no gradient.
+
+        The first view of a tree is that of the answer, whose trunk is computed once for both.
+        """
+        first, *others = quick_stages(net, self.batch.images, exact=not isinstance(plan, Tree))
+        shared = isinstance(plan, Tree) and bool(others)
+
+        def view(v: int) -> Tensor:
+            if shared and v == 0:
+                return self._trunk(net, first, name)
+            x = self.views["weak"](self.batch.images, self.generator(f"view {name} draw {v}"))
+            return first(x) if shared else x
+
+        stages = [nn.Identity() if shared else first, *others]
+        with torch.no_grad(), dropout_only(nn.ModuleList([first, *others])):
+            plan.run(stages, view, lambda noise: self.seed_dropout(f"{name} {noise}"), moments)
+
+    def seed_dropout(self, name: str, net: nn.Module | None = None) -> None:
+        """The next forward has the dropout of perturbation `name`, which each of several students has for itself."""
+        whose = "" if net is None or role(net) == "student" else f" of {role(net)}"
+        seed_global(self.seed, self.clock.step, f"dropout {name}{whose}", device=self.device)
+
+    def done(self, key: Hashable) -> bool:
+        """Whether `once` has made this."""
+        return key in self._done
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` gives, computed at most once in this step."""
+        if key not in self._done:
+            self._done[key] = make()
+        return self._done[key]
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Images with their channels side by side in memory, where convolutions are quick; everything else as it is."""
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+def features_and_logits(net: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, D) what the network's `head` reads, and (B, C). A network of the user's own without a head has D = 0."""
+    read: list[Tensor] = []
+    head = getattr(net, "head", None)
+    listener = head.register_forward_pre_hook(lambda _, given: read.append(given[0])) if head is not None else None
+    try:
+        logits = net(images)
+    finally:
+        if listener is not None:
+            listener.remove()
+    return read[0] if read else logits.new_empty(len(logits), 0), logits

@@ -1,0 +1,122 @@
+"""The summands of a loss: a student's answer compared with labels or with targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from certus.core.losses import Distance, entropy, mse
+from certus.core.schedules import Constant, Schedule
+from certus.core.step import Step
+from certus.core.target import Target
+
+
+class Read(Protocol):
+    """The student's logits (B, C), with gradient, under some perturbation."""
+
+    @property
+    def student(self) -> nn.Module: ...
+    def __call__(self, step: Step) -> Tensor: ...
+
+
+class Source(Protocol):
+    """Where targets come from."""
+
+    def __call__(self, step: Step) -> Target: ...
+
+
+class Refine(Protocol):
+    """What is done to targets before they are taught: pure."""
+
+    def __call__(self, target: Target, step: Step) -> Target: ...
+
+
+class Term(Protocol):
+    """One summand of the loss, and the student that it teaches."""
+
+    @property
+    def student(self) -> nn.Module: ...
+    def __call__(self, step: Step) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEntropy:
+    """Mean cross-entropy over the labelled images of the batch."""
+
+    read: Read
+
+    @property
+    def student(self) -> nn.Module:
+        return self.read.student
+
+    def __call__(self, step: Step) -> Tensor:
+        loss = F.cross_entropy(self.read(step), step.batch.labels, ignore_index=-1, reduction="sum")
+        return loss / (step.batch.labels >= 0).sum().clamp(min=1)
+
+    def __repr__(self) -> str:
+        return f"cross-entropy({self.read}, label)"
+
+
+@dataclass(frozen=True, eq=False)
+class Consistency:
+    """λ(e) · 1/|B| · Σ_i w_i d(student(x_i)/V_i, target_i/V_i).
+
+    Filtered images count 0 and stay in the denominator; labelled images take part too.
+    """
+
+    read: Read
+    source: Source
+    refine: tuple[Refine, ...] = ()
+    distance: Distance = mse
+    weight: Schedule = Constant(1.0)  # noqa: RUF009 (frozen)
+
+    @property
+    def student(self) -> nn.Module:
+        return self.read.student
+
+    def targets(self, step: Step) -> tuple[Target, ...]:
+        """As the source makes them, and after each refinement; once in a step, so that an observer reads the same."""
+
+        def make() -> tuple[Target, ...]:
+            stages = [self.source(step)]
+            for refine in self.refine:
+                stages.append(refine(stages[-1], step))
+            return tuple(stages)
+
+        return step.once(("targets", id(self)), make)
+
+    def target(self, step: Step) -> Target:
+        """What is taught in the end."""
+        return self.targets(step)[-1]
+
+    def __call__(self, step: Step) -> Tensor:
+        target = self.target(step)
+        distance = self.distance(self.read(step), target.logits, target.temperature)
+        return self.weight(step.clock) * (target.weight * distance).mean()
+
+    def __repr__(self) -> str:
+        name = getattr(self.distance, "__name__", repr(self.distance))
+        lines = [f"{self.weight} · {name}({self.read}, {self.source})"]
+        return "\n    ".join([*lines, *map(repr, self.refine)])
+
+
+@dataclass(frozen=True, eq=False)
+class Entropy:
+    """λ · mean −Σ_c p log p of the student's answers: they should be sure of something."""
+
+    read: Read
+    weight: Schedule = Constant(1.0)  # noqa: RUF009 (frozen)
+
+    @property
+    def student(self) -> nn.Module:
+        return self.read.student
+
+    def __call__(self, step: Step) -> Tensor:
+        logits = self.read(step)
+        return self.weight(step.clock) * entropy(logits, logits.new_ones(len(logits))).mean()
+
+    def __repr__(self) -> str:
+        return f"{self.weight} · entropy({self.read})"

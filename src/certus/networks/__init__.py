@@ -1,0 +1,63 @@
+"""Networks by name. Each maps a batch of images (or vectors) to logits and names its features and its head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from torch import nn
+
+from certus.errors import UsageError, unknown
+from certus.networks.cnn13 import CNN13
+from certus.networks.mlp import MLP
+from certus.networks.wrn import WRN
+
+
+@dataclass(frozen=True)
+class Kind:
+    about: str
+    build: Callable[..., nn.Module]  # (channels or inputs, classes, width, dropout)
+    width: int  # the usual one
+    narrow: int  # for a machine without a GPU
+    least: int = 0  # pixels of the smaller side; 0: for vectors
+    instead: str = ""  # what to use below that
+
+
+NETWORKS = {
+    "cnn13": Kind("13 layers; width 128 is the paper's, 16 is quick on a few cores", CNN13, 128, 16, 12, "cnn13-small"),
+    "cnn13-small": Kind(
+        "the same with one pool less, for images under 16 pixels", partial(CNN13, small=True), 32, 16, 6, "mlp"
+    ),
+    "wrn-28": Kind("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 32, 32, 8, "cnn13-small"),
+    "mlp": Kind("two hidden layers with dropout, for vectors", MLP, 64, 64),
+}
+
+
+def suitable(shape: tuple[int, ...]) -> str:
+    """The network that fits inputs of this shape, (D,) or (C, H, W)."""
+    if len(shape) == 1:
+        return "mlp"
+    return "cnn13" if min(shape[1:]) >= 16 else "cnn13-small"
+
+
+def suitable_width(name: str, accelerated: bool) -> int:
+    """Its usual width with a GPU; without one the width that was best after equal minutes (docs/performance.md)."""
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS)
+    return NETWORKS[name].width if accelerated else NETWORKS[name].narrow
+
+
+def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout: float) -> nn.Module:
+    """Build a network for inputs of this shape; its initialisation is drawn from the global generator."""
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS)
+    kind = NETWORKS[name]
+    if not kind.least:
+        return kind.build(prod(shape), classes, width, dropout)
+    if len(shape) != 3:
+        raise UsageError(f"Network {name} needs images, but the data are vectors of {shape[0]}: use mlp.")
+    if min(shape[1:]) < kind.least:
+        raise UsageError(f"Images of {shape[1]}×{shape[2]} pixels are too small for {name}: use {kind.instead}.")
+    return kind.build(shape[0], classes, width, dropout)

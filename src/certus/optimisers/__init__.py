@@ -1,0 +1,6 @@
+"""Optimisers: how a student's weights follow its gradient, and state that resumes to the bit."""
+
+from certus.optimisers.sgd import sgd
+from certus.optimisers.state import restore, state_tensors
+
+__all__ = ["restore", "sgd", "state_tensors"]

@@ -1,0 +1,121 @@
+"""From a config to a run: load the data, draw the split, make the networks, the method and the optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from certus.config import Config, split_of
+from certus.core.build_context import BuildContext, Networks
+from certus.core.method import Method
+from certus.data import Dataset, Part, load
+from certus.data.batches import Batches
+from certus.data.split import corrupt
+from certus.errors import UsageError
+from certus.methods import recipe
+from certus.networks import network
+from certus.optimisers import sgd
+from certus.randomness import seed_global, seed_of, untouched_generator
+from certus.training.pretraining import load_trunk, set_trunk
+from certus.training.run import Run
+from certus.views import Augmentation, Chain, Noise, weak
+from certus.views.randaugment import RandAugment
+
+MakeNetwork = Callable[[], nn.Module]
+
+
+def build(config: Config) -> Run:
+    """The run of a config in which nothing is left to decide."""
+    return build_on(load(config.data, config.data_dir, config.size), config)
+
+
+def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reuse_labelled: bool = False) -> Run:
+    """A run on these data. `make` builds the user's own network.
+
+    `reuse_labelled`: without unlabelled images, the labelled ones are used in their place.
+    """
+    if len(data.shape) == 1 and (config.translate or config.flip):
+        raise UsageError(
+            f"{config.data} holds vectors, which cannot be shifted or mirrored: set `translate` to 0 and turn `flip` "
+            "off, or use `noise`."
+        )
+    parts = split_of(config, data)
+    held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
+    if reuse_labelled and not len(parts.unlabelled):
+        parts = replace(parts, unlabelled=parts.labelled)
+    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    images, labels = data.train.images.to(config.device), labels.to(config.device)
+    views = make_views(config, data)
+    context = BuildContext(
+        network=make_networks(config, data.shape, len(data.classes), make),
+        classes=len(data.classes),
+        images=images,
+        labels=labels,
+        pool=torch.cat([parts.labelled, parts.unlabelled]),
+        normalised=data.normalised,
+        weak=views["weak"],
+    )
+    method = make_method(config, context)
+    if method.sees == "both" and not len(parts.unlabelled):
+        raise UsageError(
+            f"{config.data} has no unlabelled images, which {config.method} needs: add some, ask for fewer `labels`, "
+            "or use `method` supervised."
+        )
+    return Run(
+        config=config,
+        data=data,
+        split=parts,
+        batches=Batches(
+            parts.labelled,
+            parts.unlabelled,
+            (config.labelled_batch, config.unlabelled_batch),
+            seed_of(config.seed, "batches"),
+        ),
+        views=views,
+        method=method,
+        optimiser=sgd(
+            [p for net in method.students for p in net.parameters()],
+            config.learning_rate,
+            config.momentum,
+            config.weight_decay,
+        ),
+        images=images,
+        labels=labels,
+        validation=data.validation if data.validation and not len(held_out) else held_out,
+    )
+
+
+def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:
+    """Weak views as the settings say, and strong ones on top of them."""
+    gentle = weak(config.translate, config.flip, config.noise)
+    if data.train.images.dtype == torch.uint8:
+        return {"weak": gentle, "strong": Chain((gentle, RandAugment(*data.scale)))}
+    return {"weak": gentle, "strong": Chain((gentle, Noise(2 * config.noise or 0.5)))}  # no pixels: more noise
+
+
+def make_networks(config: Config, shape: tuple[int, ...], classes: int, make: MakeNetwork | None = None) -> Networks:
+    """The run's networks, each with its own initialisation or from a pretraining run."""
+    known = recipe(config.method)
+    starts = [load_trunk(Path(start)) for start in config.init.split(",") if start]
+
+    def student(i: int, scale: float = 1.0) -> nn.Module:
+        if make and scale != 1:
+            raise UsageError("Your own network cannot be made wider or narrower: use students of one size.")
+        seed_global(config.seed, "initialisation", i)
+        width = max(1, round(scale * config.width))
+        net = make() if make else network(config.network, shape, known.classes or classes, width, config.dropout)
+        if starts:
+            set_trunk(net, starts[i % len(starts)], config.init)
+        return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    return student
+
+
+def make_method(config: Config, context: BuildContext) -> Method:
+    known = recipe(config.method)
+    with untouched_generator():
+        return known.build(context, known.options(**config.options))

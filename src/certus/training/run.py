@@ -1,0 +1,116 @@
+"""A run: data, split, views, method and optimiser of one config, and one training step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certus.config import Config
+from certus.core.method import Method, total
+from certus.core.schedules import Clock
+from certus.core.step import Batch, Step
+from certus.data import Dataset, Part
+from certus.data.batches import Batches
+from certus.data.split import Split
+from certus.errors import CertusError
+from certus.randomness import seed_of
+from certus.training.evaluation import errors
+from certus.training.observer import Observer
+from certus.views import Views
+
+Phase = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything that a config means, built and ready for step 0."""
+
+    config: Config
+    data: Dataset
+    split: Split
+    batches: Batches
+    views: Views
+    method: Method
+    optimiser: torch.optim.Optimizer
+    images: Tensor  # (N, …) the training images, on the device, as stored
+    labels: Tensor  # (N,) −1 where the run may not look
+    validation: Part  # never trained on
+
+    @property
+    def images_per_step(self) -> int:
+        return self.batches.size(self.method.sees)
+
+    def clock(self, number: int) -> Clock:
+        return Clock(number, self.config.steps, self.images_per_step, self.batches.per_epoch)
+
+    def step(self, number: int) -> Step:
+        """The number-th step, from 0: a pure function of config and number."""
+        index = self.batches(number, self.method.sees).to(self.images.device, non_blocking=True)
+        batch = Batch(self.data.normalised(self.images[index]), self.labels[index], index)
+        return Step(batch, self.clock(number), self.views, seed_of(self.config.seed, "steps"))
+
+    def rate(self, number: int) -> float:
+        """The learning rate of the number-th step."""
+        return self.config.learning_rate * self.method.pace(number / self.config.steps)
+
+    def advance(self, number: int, observer: Observer | None = None) -> dict[str, Tensor]:
+        """One training step; its losses by term. A loss that is not finite moves no weight and stops the run.
+
+        On a GPU nobody waits for the losses: there the caller checks them when it reads them.
+        """
+        phase: Phase = observer.watch.phase if observer else unwatched
+        with phase("batch"):
+            step = self.step(number)
+        if observer:
+            step = observer.timed(step)
+        with phase("losses"), torch.autocast("cuda", torch.bfloat16, enabled=self.images.is_cuda):
+            losses = self.method.losses(step)
+        detached = {name: loss.detach() for name, loss in losses.items()}
+        if not self.images.is_cuda:
+            check_finite(detached, number)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate(number)
+        with phase("backward"):
+            self.optimiser.zero_grad(set_to_none=True)
+            loss = total(losses)
+            loss.backward()
+            if self.images.is_cuda:
+                self.drop_gradient_unless(torch.isfinite(loss))
+        with phase("optimiser"):
+            self.optimiser.step()
+        with phase("followers"):
+            self.method.follow(step)
+        if observer:
+            with phase("observing"):
+                observer.see(step)
+        return detached
+
+    def drop_gradient_unless(self, finite: Tensor) -> None:
+        """No gradient from a loss that is not finite, decided where the tensors are."""
+        for group in self.optimiser.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.grad = torch.where(finite, p.grad, 0.0)
+
+    def validation_errors(self) -> list[float]:
+        """Of each answering network; empty without validation images."""
+        part = self.validation
+        return errors(self.method.answers, self.data.normalised, part.images, part.labels) if len(part) else []
+
+
+def unwatched(name: str) -> AbstractContextManager[None]:  # noqa: ARG001 (a phase has a name)
+    return nullcontext()
+
+
+def check_finite(losses: Mapping[str, Tensor | float], number: int) -> None:
+    for name, loss in losses.items():
+        if not math.isfinite(loss):
+            raise CertusError(
+                f"The loss became {float(loss)} in step {number + 1}, term '{name}'. The last good checkpoint is "
+                "kept; try a smaller `learning_rate` or `weight`."
+            )

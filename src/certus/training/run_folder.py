@@ -1,0 +1,164 @@
+"""A run is a folder.
+
+config.toml               every setting, in full: `certus train --config` runs it again
+split.json                which images were labelled, which were for validation
+environment.json          versions, machine, threads
+metrics.jsonl             one line per epoch
+checkpoints/              the newest state
+predictions.safetensors   what the answering networks said of the test images
+unlabelled.safetensors    the same of the run's unlabelled images, where certus.training.unlabelled has asked
+result.json               the test error, read once, at the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from certus.config import Config, resolve
+from certus.errors import UsageError
+from certus.training.run import Run
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def predictions(self) -> Path:
+        return self.path / "predictions.safetensors"
+
+    @property
+    def unlabelled(self) -> Path:
+        return self.path / "unlabelled.safetensors"
+
+    @property
+    def split(self) -> Path:
+        return self.path / "split.json"
+
+    @property
+    def result(self) -> Path:
+        return self.path / "result.json"
+
+    def exists(self) -> bool:
+        return self.config.is_file()
+
+    def finished(self) -> bool:
+        return self.result.is_file()
+
+    def create(self, run: Run) -> None:
+        """Write what a run starts from; the config comes last, so that a folder with one is complete."""
+        config, split, data = run.config, run.split, run.data
+        self.path.mkdir(parents=True, exist_ok=True)
+        seen = run.labels[split.labelled.to(run.labels.device)].cpu()
+        noisy = seen != data.train.labels[split.labelled]
+        put_json(
+            self.split,
+            {
+                "data": config.data,
+                "fingerprint": data.fingerprint,
+                "seed": config.seed,
+                "balanced": config.balanced,
+                "labelled": split.labelled.tolist(),
+                "validation": split.validation.tolist(),
+                "unlabelled": len(split.unlabelled),
+                "validation from": "extra labels"
+                if len(split.validation)
+                else "its own part" * (data.validation is not None),
+                "wrong labels": {
+                    str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
+                },
+            },
+        )
+        mean, std = (s.flatten().tolist() for s in data.scale)
+        put_json(self.model, {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std})
+        put_json(self.path / "environment.json", environment())
+        put(self.config, config.text())
+
+    def check_data(self, run: Run) -> None:
+        """Refuse to go on with data that have changed since the run began: its split would be another one."""
+        drawn = json.loads(self.split.read_text())
+        if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
+            raise UsageError(
+                f"{run.config.data} has changed since the run in {self.path} was begun, and its split is another one "
+                "now: bring the data back as they were, or begin a new run."
+            )
+
+    def load_config(self) -> Config:
+        if not self.exists():
+            raise UsageError(f"{self.path} holds no run: there is no {self.config.name} in it.")
+        return resolve(Config.read(self.config))
+
+    def load_result(self) -> dict[str, Any]:
+        return json.loads(self.result.read_text())
+
+    def load_metrics(self) -> list[dict[str, Any]]:
+        if not self.metrics.is_file():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+
+    def keep_metrics(self, step: int) -> None:
+        """Forget the epochs after `step`: a resumed run writes them again. A line cut short by a kill goes too."""
+        if not self.metrics.is_file():
+            return
+        kept = []
+        for line in self.metrics.read_text().splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except ValueError:
+                break
+        put(self.metrics, "".join(kept))
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        with self.metrics.open("a") as f:
+            f.write(json.dumps(record) + "\n")
+
+
+def put(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    if isinstance(content, str):
+        fresh.write_text(content)
+    else:
+        fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+def put_json(path: Path, value: Any) -> None:
+    put(path, json.dumps(value, indent=1) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    names = ("certus", "torch", "numpy", "scikit-learn", "safetensors")
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        **{name: version(name) for name in names},
+    }

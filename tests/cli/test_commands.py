@@ -1,0 +1,239 @@
+"""The command line as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from certus import __version__
+from certus.cli.flags import flags_of
+from certus.cli.main import COMMANDS, run
+from certus.errors import CertusError, UsageError
+from certus.methods import METHODS
+from certus.training.run_folder import RunFolder
+
+TINY = "--data moons --width 8 --labelled-batch 6 --unlabelled-batch 50 --threads 1".split()
+
+
+def certus(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "certus", *words], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two teachers on digits, made by typing the command."""
+    folder = tmp_path_factory.mktemp("finished")
+    words = "train --data digits --method ft-ccl --labels 20 --seed 0 --teachers 2 --epochs 1 --width 4 --out run"
+    done = certus(*words.split(), "--threads", "1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Test error" in done.stdout
+    assert "teacher 1" in done.stdout
+    assert "teacher 2" in done.stdout
+    assert "run" in done.stdout.splitlines()[-1]
+    assert "epoch 1/1" in done.stderr
+    assert "images/s" in done.stderr
+    return folder / "run"
+
+
+def test_a_run_is_a_folder(finished: Path) -> None:
+    folder = RunFolder(finished)
+    assert folder.load_config().options["teachers"] == 2
+    split = json.loads((finished / "split.json").read_text())
+    assert len(split["labelled"]) == 20
+    assert len(split["validation"]) == 200
+    assert json.loads((finished / "environment.json").read_text())["certus"] == __version__
+    lines = folder.load_metrics()
+    assert [line["epoch"] for line in lines] == [1]
+    assert lines[0]["validation_error"] == pytest.approx(sum(lines[0]["validation_errors"]) / 2)
+    assert set(lines[0]["losses"]) == {"supervised 1", "consistency 1", "supervised 2", "consistency 2"}
+    result = folder.load_result()
+    assert result["test_error"] == pytest.approx(sum(result["test_errors"].values()) / 2)
+    assert result["test_errors"].keys() == {"teacher 1", "teacher 2"}
+    said = load_file(folder.predictions)
+    assert said["probabilities"].shape == (2, 540, 10)
+    assert said["pv"].shape == (540,)
+    assert len(list(folder.checkpoints.iterdir())) == 1
+
+
+def test_evaluate_agrees_with_the_result(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", str(finished), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["errors"] == pytest.approx(RunFolder(finished).load_result()["test_errors"])
+    assert run(["evaluate", str(finished)]) == 0
+    shown = capsys.readouterr().out
+    assert "540 images" in shown
+    assert "teacher 2" in shown
+
+
+def test_a_run_file_gives_the_same_result_to_the_bit(finished: Path, tmp_path: Path) -> None:
+    again = certus("train", "--config", str(finished / "config.toml"), "--out", "again", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    first, second = RunFolder(finished), RunFolder(tmp_path / "again")
+    assert json.loads(again.stdout)["test_error"] == first.load_result()["test_error"]
+    assert first.config.read_text() == second.config.read_text()
+    a, b = (next(f.checkpoints.glob("*/state.safetensors")).read_bytes() for f in (first, second))
+    assert a == b
+
+
+def test_resuming_a_finished_run_says_so(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "--resume", str(finished)]) == 0
+    out = capsys.readouterr()
+    assert "finished" in out.err
+    assert "Test error" in out.out
+
+
+def test_minutes_are_written_down_as_steps(here: Path) -> None:
+    assert run(["train", *TINY, "--method", "supervised", "--minutes", "0.01", "--out", "run"]) == 0
+    assert RunFolder(here / "run").load_config().steps == RunFolder(here / "run").load_result()["steps"] > 1
+
+
+def test_runs_without_a_name_get_free_ones(here: Path) -> None:
+    for _ in range(2):
+        assert run(["train", *TINY, "--method", "supervised", "--steps", "2"]) == 0
+    assert sorted(p.name for p in (here / "runs").iterdir()) == [
+        "moons-supervised-6-seed0",
+        "moons-supervised-6-seed0-2",
+    ]
+
+
+def test_flags_override_a_run_file(finished: Path, here: Path) -> None:
+    words = ["train", "--config", str(finished / "config.toml"), "--steps", "1", "--draws", "2", "--out", "run"]
+    assert run(words) == 0
+    config = RunFolder(here / "run").load_config()
+    assert (config.steps, config.options["draws"], config.options["teachers"], config.width) == (1, "2", 2, 4)
+
+
+def test_version_and_help_need_no_command() -> None:
+    done = certus("--version", cwd=Path.cwd())
+    assert (done.returncode, done.stdout) == (0, f"certus {__version__}\n")
+    done = certus("--help", cwd=Path.cwd())
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_documents_every_flag(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run([command, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    for flag in flags_of(COMMANDS[command]):
+        assert flag in shown or flag.startswith("--no-"), flag
+
+
+def test_methods_lists_recipes_and_references(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["methods"]) == 0
+    shown = capsys.readouterr().out
+    assert run(["methods", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in listed] == list(METHODS)
+    for entry in listed:
+        assert entry["name"] in shown
+        assert entry["reference"] in shown
+        assert all(line.strip() in shown for line in entry["recipe"].splitlines()[1:])
+
+
+def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data"]) == 0
+    assert "digits" in capsys.readouterr().out
+    assert run(["data", "--json"]) == 0
+    digits = next(d for d in json.loads(capsys.readouterr().out) if d["name"] == "digits")
+    assert (digits["train"], digits["test"], digits["shape"]) == (1257, 540, [1, 8, 8])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("trian", "There is no command 'trian'. Did you mean 'train'?"),
+        ("train --lables 3", "There is no option '--lables'. Did you mean '--labels'?"),
+        ("train --method ft-cll", "There is no method 'ft-cll'. Did you mean 'ft-ccl'?"),
+        ("train --data digit", "There is no data set 'digit'. Did you mean 'digits'?"),
+        ("train --labels 5000", "too few for 5000 labels"),
+        ("train --labels 3", "cannot cover the 10 classes"),
+        ("train --teachers 0", "--teachers must be at least 1, but is 0."),
+        ("train --weight -1", "--weight must be at least 0, but is -1."),
+        ("train --method supervised --teachers 2", "Method supervised has no option --teachers."),
+        ("train --metric random --draws 3", "--draws would change nothing: metric random needs no draws."),
+        ("train --epochs 3 --minutes 1", "Give only one of --epochs, --minutes."),
+        ("train --minutes 0", "--minutes must be more than 0"),
+        ("train --config no-such.toml", "Cannot read no-such.toml"),
+        ("train --resume no-such", "no-such holds no run"),
+        ("train --resume no-such --labels 3", "leave out --labels"),
+        ("train --out taken", "taken already holds a run"),
+        ("train --out a-file", "a-file is a file"),
+        ("evaluate no-such", "no-such holds no run"),
+        ("compare --methods supervised,nothing", "There is no method 'nothing'"),
+        ("compare --methods pi,pi", "must name each method once"),
+        ("compare --seeds 0", "--seeds must be at least 1"),
+        ("compare --methods supervised --teachers 2", "None of supervised has an option --teachers"),
+        ("compare --labels 3", "cannot cover the 10 classes"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_code_2(words: str, sentence: str, here: Path) -> None:
+    (here / "taken").mkdir()
+    (here / "taken" / "config.toml").write_text("")
+    (here / "a-file").write_text("")
+    with pytest.raises(UsageError) as refused:
+        run(words.split())
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("words", ["train --labels many", "evaluate", "train --hard maybe"])
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_parsed_exits_with_2(words: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(words.split())
+    assert stop.value.code == 2
+
+
+def test_errors_reach_the_shell_without_a_traceback(tmp_path: Path) -> None:
+    done = certus("train", "--method", "ft-cll", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("certus: There is no method 'ft-cll'.")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_loss_that_turns_nan_stops_with_step_term_and_checkpoint(here: Path) -> None:
+    words = ["train", *TINY, "--learning-rate", "1e30", "--steps", "50", "--save-seconds", "0", "--out", "run"]
+    with pytest.raises(CertusError, match=r"The loss turned nan in step \d+, term 'supervised'") as failure:
+        run(words)
+    assert failure.value.exit_code == 1
+    step = int(str(failure.value).split("step ")[1].split(",")[0])
+    (kept,) = RunFolder(here / "run").checkpoints.iterdir()
+    assert kept.name == f"step-{step - 1:08d}"
+
+
+@pytest.mark.usefixtures("here")
+def test_a_full_disk_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("certus.training.checkpoint.flush", full)
+    with pytest.raises(CertusError, match="No space left on device") as failure:
+        run(["train", *TINY, "--method", "supervised", "--steps", "2", "--out", "run"])
+    assert "--resume run" in str(failure.value)
+    assert failure.value.exit_code == 1
+
+
+def test_a_truncated_checkpoint_is_refused(here: Path) -> None:
+    assert run(["train", *TINY, "--method", "supervised", "--steps", "2", "--out", "run"]) == 0
+    path = next((here / "run" / "checkpoints").glob("*/state.safetensors"))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CertusError, match="is damaged"):
+        run(["evaluate", "run"])

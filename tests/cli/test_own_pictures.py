@@ -1,0 +1,200 @@
+"""A practitioner's day: a folder of pictures in, a trained run, predictions with certainty out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import certus
+from certus.cli.main import run
+from certus.errors import CertusError, UsageError
+from certus.training.run_folder import RunFolder
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "digits_as_pictures.py"
+QUICK = "--width 4 --steps 4 --threads 1 --labelled-batch 10 --unlabelled-batch 20 --draws 2".split()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the example writes, made smaller, with one file that is no picture."""
+    folder = tmp_path_factory.mktemp("own") / "photos"
+    argv, sys.argv = sys.argv, [str(EXAMPLE), str(folder)]
+    try:
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    finally:
+        sys.argv = argv
+    for file in sorted((folder / "unlabeled").iterdir())[100:]:
+        file.unlink()
+    for number in (folder / "test").iterdir():
+        for file in sorted(number.iterdir())[5:]:
+            file.unlink()
+    (folder / "unlabeled" / "broken.png").write_bytes(b"not a picture")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(photos: Path) -> Path:
+    out = photos.parent / "run"
+    assert run(["train", "--data", str(photos), *QUICK, "--size", "16", "--out", str(out)]) == 0
+    return out
+
+
+def test_what_was_seen_is_said_before_training(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    assert run(["train", "--data", "photos", *QUICK, "--size", "16", "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert "10 classes" in said
+    assert "labelled and 100 unlabelled" in said
+    assert "used as 16×16" in said
+    assert "cannot be read: 1" in said
+    assert "broken.png" in said
+    assert "4 steps" in said
+    assert "broken.png" in (tmp_path / "run" / "skipped.txt").read_text()
+
+
+def test_a_fifth_of_the_labels_is_for_validation_and_all_is_written_down(trained: Path, photos: Path) -> None:
+    config = RunFolder(trained).load_config()
+    assert (config.size, config.data, config.labels, config.validation) == (16, str(photos), 0, 10)
+    split = json.loads((trained / "split.json").read_text())
+    assert (len(split["labelled"]), len(split["validation"]), split["unlabelled"]) == (40, 10, 100)
+    assert RunFolder(trained).load_result()["test_error"] is not None
+
+
+def test_another_size_gives_another_run(trained: Path, photos: Path, tmp_path: Path) -> None:
+    assert run(["train", "--data", str(photos), *QUICK, "--size", "12", "--out", str(tmp_path / "run")]) == 0
+    about = [json.loads((folder / "model.json").read_text())["shape"] for folder in (trained, tmp_path / "run")]
+    assert about == [[1, 16, 16], [1, 12, 12]]
+
+
+def predicted(trained: Path, place: Path, out: Path, *words: str) -> list[dict[str, str]]:
+    assert run(["predict", str(trained), str(place), "--out", str(out), *words]) == 0
+    with out.open() as f:
+        return list(csv.DictReader(f))
+
+
+def test_predictions_in_a_stable_order_with_certainty_and_rank(
+    trained: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = predicted(trained, photos, tmp_path / "a.csv", "--top", "3", "--metric", "mi")
+    assert "broken.png was left out" in capsys.readouterr().err
+    files = [row["file"] for row in rows]
+    assert files == sorted(files)
+    assert len(files) == len(set(files)) == 200
+    assert "unlabeled/broken.png" not in files
+    assert list(rows[0])[:8] == ["file", "label", "confidence", "pv", "ev", "pe", "mi", "rank"]
+    assert list(rows[0])[8:] == ["label_2", "confidence_2", "label_3", "confidence_3"]
+    by_rank = sorted(rows, key=lambda row: int(row["rank"]))
+    assert [int(row["rank"]) for row in by_rank] == list(range(1, 201))
+    assert [float(row["mi"]) for row in by_rank] == sorted(float(row["mi"]) for row in rows)
+    assert all(float(row["confidence"]) >= float(row["confidence_2"]) >= float(row["confidence_3"]) for row in rows)
+    again = predicted(trained, photos, tmp_path / "b.csv", "--top", "3", "--metric", "mi")
+    assert again == rows
+
+
+def test_the_command_and_python_agree(trained: Path, photos: Path, tmp_path: Path) -> None:
+    (row,) = predicted(
+        trained,
+        photos / "test" / "3" / sorted(p.name for p in (photos / "test" / "3").iterdir())[0],
+        tmp_path / "one.csv",
+    )
+    model = certus.load(trained)
+    with Image.open(row["file"]) as image:
+        pixels = np.asarray(image.convert("L").resize((16, 16), Image.Resampling.LANCZOS))
+    said = model.predict(pixels[None])
+    assert said.names == [row["label"]]
+    assert said.probabilities.max() == pytest.approx(float(row["confidence"]), abs=0.05)
+    assert said.uncertainty.keys() == {"confidence", "pv", "ev", "pe", "mi", "pr"}
+    assert said.rank().tolist() == [1]
+
+
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_other_files_by_their_ending(trained: Path, photos: Path, tmp_path: Path, suffix: str) -> None:
+    if suffix == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    out = tmp_path / f"p.{suffix}"
+    assert run(["predict", str(trained), str(photos / "test" / "0"), "--out", str(out)]) == 0
+    rows = json.loads(out.read_text()) if suffix == "json" else parquet.read_table(out).to_pylist()
+    assert len(rows) == 5
+    assert rows[0]["file"].endswith(".png")
+    assert {row["rank"] for row in rows} == {1, 2, 3, 4, 5}
+
+
+def test_evaluate_tells_more_than_the_error(trained: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", str(trained), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["error"] == pytest.approx(RunFolder(trained).load_result()["test_error"])
+    assert said["images"] == 50
+    assert len(said["class_errors"]) == 10
+    assert said["risk_coverage"]["share"][-1] == 1.0
+    assert said["risk_coverage"]["error"][-1] == pytest.approx(said["error"])
+    assert all(said[name] >= 0 for name in ("nll", "brier", "ece"))
+    assert run(["evaluate", str(trained), "--data", str(photos / "test")]) == 0
+    assert "its labelled pictures are asked" in capsys.readouterr().err
+
+
+def test_the_model_needs_no_data(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    moved = tmp_path / "moved"
+    shutil.copytree(trained, moved)
+    text = (moved / "config.toml").read_text()
+    kept = [line for line in text.splitlines() if not line.startswith("data =")]
+    (moved / "config.toml").write_text("\n".join(kept) + "\n")
+    assert len(certus.load(moved).predict(np.zeros((3, 16, 16), np.uint8), draws=0)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("predict {run} nowhere", "There is no folder or picture nowhere"),
+        ("predict {run} {photos} --out p.txt", "There is no file type '.txt'"),
+        ("predict {run} {photos} --metric vp", "There is no metric 'vp'"),
+        ("predict {run} {photos} --draws 0", "Without draws there is no pe to rank by"),
+        ("predict {run} {photos} --top 0", "--top must be at least 1"),
+        ("predict nowhere {photos}", "nowhere holds no run"),
+        ("train --data nowhere/", "There is no folder"),
+        ("data fetch digits", "needs no download"),
+        ("data fetch cifra10", "Did you mean 'cifar10'"),
+        ("data get cifar10", "certus data fetch NAME"),
+    ],
+)
+def test_bad_input(words: str, sentence: str, trained: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos.parent)
+    with pytest.raises(UsageError) as refused:
+        run(words.format(run=trained, photos=photos).split())
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_inputs_of_another_shape_are_refused(trained: Path) -> None:
+    model = certus.load(trained)
+    with pytest.raises(UsageError, match="do not fit this run"):
+        model.predict(np.zeros((1, 8, 8), np.uint8))
+    channels_last = model.predict(np.zeros((1, 16, 16, 1), np.uint8), draws=0)
+    assert np.array_equal(channels_last.probabilities, model.predict(torch.zeros(1, 1, 16, 16), draws=0).probabilities)
+
+
+def test_a_run_without_a_checkpoint_cannot_answer(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(CertusError, match="no checkpoint yet"):
+        certus.load(tmp_path / "run")
+
+
+def test_the_rank_by_confidence_puts_the_most_confident_first(trained: Path, photos: Path, tmp_path: Path) -> None:
+    rows = predicted(trained, photos / "test", tmp_path / "p.csv", "--metric", "confidence", "--draws", "0")
+    by_rank = sorted(rows, key=lambda row: int(row["rank"]))
+    assert [float(row["confidence"]) for row in by_rank] == sorted((float(r["confidence"]) for r in rows), reverse=True)
+    by_votes = predicted(trained, photos / "test", tmp_path / "p.csv", "--metric", "pr")
+    assert sorted(int(row["rank"]) for row in by_votes) == list(range(1, len(rows) + 1))

@@ -1,0 +1,116 @@
+"""The paper's numbers at every epoch, and the clock that gives a run of any length their shape."""
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certus.core.schedules import Clock, Constant, Drop, Heat, Keep, RampUp, cosine, k, p_max, ramp_up, v_max
+
+EPOCHS = range(1, 211)
+
+
+def clock_at(epoch, batch=512):
+    return Clock(epoch - 1, 210, batch)
+
+
+@pytest.mark.parametrize("per_epoch", [1, 2, 7, 117, 1000])
+def test_in_a_run_of_210_epochs_the_clock_shows_the_epoch_counted_from_1(per_epoch):
+    shown = [Clock(step, 210 * per_epoch).epoch for step in range(210 * per_epoch)]
+    assert shown == [epoch for epoch in EPOCHS for _ in range(per_epoch)]
+
+
+@given(st.integers(1, 10**12).flatmap(lambda steps: st.tuples(st.integers(0, steps - 1), st.just(steps))))
+def test_the_clock_is_exact(run):
+    step, steps = run
+    assert Clock(step, steps).epoch == math.ceil(210 * Fraction(step + 1, steps))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 100, 209, 210, 211, 1000, 4321])
+def test_a_run_of_any_length_ends_at_210_and_never_goes_back(steps):
+    shown = [Clock(step, steps).epoch for step in range(steps)]
+    assert shown[0] == max(1, math.ceil(210 / steps))
+    assert shown[-1] == 210
+    assert all(a <= b for a, b in pairwise(shown))
+    if steps >= 210:
+        assert set(shown) == set(EPOCHS)
+
+
+def test_k_is_8e_at_every_epoch():
+    for e in EPOCHS:
+        assert Keep()(clock_at(e)) == k(e) == 8 * e
+
+
+@pytest.mark.parametrize("batch", [64, 100, 256, 1024])
+def test_k_scales_with_the_batch(batch):
+    for e in EPOCHS:
+        assert Keep()(clock_at(e, batch)) == pytest.approx(8 * e * batch / 512)
+        assert Keep(beta=4.0)(clock_at(e, batch)) == pytest.approx(4 * e * batch / 512)
+
+
+def test_p_max_falls_by_the_paper_at_every_epoch():
+    for e in EPOCHS:
+        assert Drop()(clock_at(e)) == pytest.approx(1 - 0.4 * e / 210, abs=1e-12)
+    assert p_max(210) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("e", [211, 300, 1e6])
+def test_p_max_is_0_beyond_the_last_epoch(e):
+    assert p_max(e) == 0
+
+
+@pytest.mark.parametrize(("rho", "until"), [(0.4, 100), (1.0, 210), (0.0, 50)])
+def test_p_max_of_other_settings(rho, until):
+    for e in EPOCHS:
+        expected = 1 - rho * e / until if e <= until else 0
+        assert Drop(rho, until)(clock_at(e)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_v_max_is_the_papers_at_every_epoch():
+    for e in EPOCHS:
+        assert Heat()(clock_at(e)) == pytest.approx(max(4 - e / 80, 1), abs=1e-12)
+
+
+def test_v_max_never_falls_below_1():
+    assert v_max(240) == v_max(241) == v_max(1e6) == 1
+    assert Heat(base=2.0, per=40.0)(clock_at(20)) == pytest.approx(1.5)
+    assert Heat(base=2.0, per=40.0)(clock_at(41)) == 1
+
+
+def test_lambda_ramps_up_as_in_the_paper_at_every_epoch():
+    for e in EPOCHS:
+        expected = math.exp(-5 * (1 - min(e / 80, 1)) ** 2)
+        assert RampUp(1.0)(clock_at(e)) == pytest.approx(expected, abs=1e-12)
+        assert RampUp(7.5)(clock_at(e)) == pytest.approx(7.5 * expected, abs=1e-12)
+    assert ramp_up(80) == ramp_up(81) == 1
+
+
+@pytest.mark.parametrize("over", [1, 30, 210])
+def test_a_ramp_over_other_epochs_reaches_its_peak_then(over):
+    for e in EPOCHS:
+        expected = 3 * math.exp(-5 * (1 - min(e / over, 1)) ** 2)
+        assert RampUp(3.0, over)(clock_at(e)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_ramp_over_no_epochs_is_at_its_peak_from_the_start():
+    assert RampUp(3.0, over=0)(clock_at(1)) == 3
+
+
+@given(st.floats(-1e6, 1e6), st.integers(1, 210))
+def test_constant_is_constant(value, e):
+    assert Constant(value)(clock_at(e)) == value
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_cosine_falls_from_1_to_0(x, y):
+    assert cosine(x) == pytest.approx(math.cos(math.pi * x / 2) ** 2, abs=1e-12)  # the half-angle form
+    assert cosine(min(x, y)) >= cosine(max(x, y))
+
+
+def test_cosine_at_start_middle_and_end():
+    assert cosine(0) == 1
+    assert cosine(0.5) == pytest.approx(0.5)
+    assert cosine(1) == pytest.approx(0)

@@ -1,0 +1,474 @@
+"""The paper's experiments: what they train, that they go on where they were, and the tables beside the paper's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from certus.cli import main as cli
+from certus.config import Config
+from certus.data.dataset import Dataset, Part
+from certus.errors import CertusError, UsageError
+from certus.experiments import paper
+from certus.experiments.compare import paired
+from certus.experiments.paper import Arm, Experiment, Scale, Task, scales, tables
+from certus.experiments.paper.experiments import SAME_MINUTES, SUPERVISED
+from certus.experiments.paper.printed import ARMS, TABLE1
+from certus.experiments.paper.scales import CPU, CPU_LONG, CPU_SHORT, FULL, SCALES
+from certus.report.runs import RunRecord
+from certus.training.run_folder import RunFolder
+
+TINY = Scale(
+    "cpu",
+    seeds=2,
+    settings={
+        "network": "cnn13",
+        "width": 2,
+        "labelled_batch": 10,
+        "unlabelled_batch": 20,
+        "unlabelled": 200,
+        "validation": 100,
+        "steps": 30,
+    },
+    pretraining=0.5,
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIFAR-10 in its official format, but 4,400 training images and 300 of test; a class is a shade of grey."""
+    home = tmp_path_factory.mktemp("data")
+    folder = home / "cifar-10-batches-bin"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+
+    def write(name: str, n: int) -> None:
+        labels = np.arange(n) % 10
+        images = random.normal(25 * labels[:, None] + 12, 8, (n, 3 * 32 * 32)).clip(0, 255).astype(np.uint8)
+        (folder / name).write_bytes(np.concatenate([labels[:, None].astype(np.uint8), images], 1).tobytes())
+
+    for i in range(1, 6):
+        write(f"data_batch_{i}.bin", 880)
+    write("test_batch.bin", 300)
+    (folder / "batches.meta.txt").write_text("\n".join(f"shade {c}" for c in range(10)) + "\n")
+    return home
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(scales.SCALES, "cpu", TINY)
+
+
+def ask(*words: object) -> int:
+    return cli.run(["paper", *map(str, words)])
+
+
+def paper_size(name: str, *_: object) -> Dataset:
+    """As large as the real one, but every image is the same."""
+    train, test = {"svhn": (73257, 26032)}.get(name, (50000, 10000))
+    classes = 100 if name == "cifar100" else 10
+
+    def part(n: int) -> Part:
+        return Part(torch.zeros(1, 3, 32, 32, dtype=torch.uint8).expand(n, -1, -1, -1), torch.arange(n) % classes)
+
+    return Dataset(name, tuple(f"class {c}" for c in range(classes)), part(train), part(test))
+
+
+@pytest.fixture
+def real_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scales, "load", paper_size)
+
+
+def every_cell(scale: Scale) -> list[tuple[Experiment, Task, Arm]]:
+    return [(e, t, a) for e in paper.EXPERIMENTS.values() for t, a in paper.chosen(e, scale)]
+
+
+def test_what_the_paper_prints_is_all_there() -> None:
+    assert list(paper.EXPERIMENTS) == ["table1", "uncertainty", "selection", "noise", "ablation", "views"]
+    table = paper.experiment("table1")
+    assert {(t.data, t.labels) for t in table.tasks} == set(TABLE1)
+    rows = {arm.name for arm in table.arms}
+    assert set(ARMS) <= rows
+    for task, printed in TABLE1.items():
+        assert set(printed) <= rows, task
+    assert {t.noise for t in paper.experiment("noise").tasks} == {0.2, 0.3, 0.5}
+
+
+@pytest.mark.usefixtures("real_sizes")
+@pytest.mark.parametrize(
+    ("experiment", "base", "metrics"),
+    [
+        ("ablation", "ft-ccl", ("random", "confidence", "reversed")),
+        ("views", "ft-ccl, strong views", ("random", "confidence")),
+    ],
+)
+def test_the_controls_differ_in_their_ranks_alone(experiment: str, base: str, metrics: Sequence[str]) -> None:
+    arms = {arm.name: arm for arm in paper.experiment(experiment).arms}
+    without = CPU.config(Task("svhn", 1000), arms[base], 0).options
+    for metric in metrics:
+        with_it = CPU.config(Task("svhn", 1000), arms[f"{base}, {metric} ranks"], 0).options
+        assert {k: v for k, v in with_it.items() if v != without[k]} == {"metric": metric}
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_strong_views_with_every_target_have_neither_filter_nor_temperature() -> None:
+    arms = {arm.name: arm for arm in paper.experiment("views").arms}
+    strong, every = (
+        CPU.config(Task("svhn", 1000), arms[f"ft-ccl, strong views{more}"], 0).options
+        for more in ("", ", every target")
+    )
+    changed = {k: v for k, v in every.items() if v != strong[k]}
+    assert changed == {"hard": False, "probabilistic": False, "temper": False}
+
+
+@pytest.mark.usefixtures("real_sizes")
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+def test_every_cell_of_every_experiment_is_a_valid_run(scale: Scale) -> None:
+    for experiment, task, arm in every_cell(scale):
+        config = scale.config(task, arm, 3)
+        assert (config.data, config.labels, config.label_noise) == (task.data, task.labels, task.noise)
+        assert (config.method, config.seed, config.threads) == (arm.method, 3, 1), experiment.name
+        assert config.steps > 0
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_full_is_the_size_of_the_paper() -> None:
+    for _, task, arm in every_cell(FULL):
+        config = FULL.config(task, arm, 0)
+        assert (config.network, config.width) == ("cnn13", 128)
+        assert config.labelled_batch + config.unlabelled_batch == 512
+        if "ccl" in arm.method or arm.method == "mean-teacher":
+            assert (config.labelled_batch, config.learning_rate, config.options["ramp"]) == (128, 0.1, 80)
+    assert FULL.seeds == 5
+    ft = FULL.config(Task("cifar10", 1000), Arm("ft-ccl"), 0)
+    assert ft.steps == 210 * 125  # 48,000 unlabelled images in batches of 384
+    assert ft.options["certainty"] == "paper"
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
+    short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU_SHORT, CPU_LONG))
+    assert replace(long, steps=short.steps) == short
+    assert long.steps == 4 * short.steps
+    words = paper.in_words(CPU_LONG, long)
+    assert words.startswith("Scale cpu-long")
+    assert "chosen on validation labels with 1,000 labels and 2,000 steps" in words
+    assert paper.task_in_words(CPU_LONG, [long], [5]) == "8,000 steps, 1,000 images kept for validation, 5 seeds."
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_a_task_may_need_its_own_weight_decay_and_a_method_there_its_own_weight() -> None:
+    task = Task("cifar10", 1000)
+    short, long = (scale.config(task, Arm("mean-teacher"), 0) for scale in (CPU_SHORT, CPU_LONG))
+    assert (long.steps, long.weight_decay, long.options["weight"]) == (4 * short.steps, 0.002, 2)
+    assert replace(long, steps=short.steps, weight_decay=short.weight_decay, options=short.options) == short
+    assert {**long.options, "weight": short.options["weight"]} == short.options
+    assert CPU_LONG.config(task, Arm("filtering-ccl"), 0).options["weight"] == short.options["weight"]
+    said = paper.task_in_words(CPU_LONG, [long], [3])
+    assert said.startswith("8,000 steps, weight decay 0.002 instead of 0.0002, λ = 2 for mean-teacher, 1,000 images")
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
+    configs = [CPU_SHORT.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
+    by_labels = sorted((config.labels, config.steps) for config in configs)
+    assert all(fewer[1] < more[1] for fewer, more in pairwise(by_labels) if fewer[0] < more[0])
+    noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
+    assert paper.task_in_words(CPU, [noisy], [3]).startswith("6,000 steps, 1,000 images")
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_what_a_task_needs_otherwise_is_for_all_of_its_arms_and_for_no_other() -> None:
+    for task, arm in paper.chosen(paper.experiment("table1"), CPU):
+        own, short = (scale.config(task, replace(arm, rotnet=False), 0) for scale in (CPU, CPU_SHORT))
+        longer = {"steps": 5000 if not arm.same_minutes else 12_500, "weight_decay": 0.002}
+        assert own == (replace(short, **longer) if task.labels == 1000 else short), (task.name, arm.name)
+        told = ", weight decay 0.002 instead of 0.0002" in paper.task_in_words(CPU, [own], [3])
+        assert told == (task.labels == 1000)
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_supervised_learning_also_has_the_minutes_of_the_others(tmp_path: Path) -> None:
+    task = Task("cifar10", 1000)
+    plain, longer = (CPU_SHORT.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
+    assert longer == replace(plain, steps=5000)
+    both = "2,000 steps (supervised learning for the same minutes: 5,000), 1,000 images"
+    assert paper.task_in_words(CPU_SHORT, [plain, longer], [3]).startswith(both)
+    assert "same minutes" not in paper.task_in_words(CPU_SHORT, [plain], [3])
+    for scale, arms in ((CPU, 2), (FULL, 1)):  # in full it is not known how many: the arm is supervised learning itself
+        chosen = paper.chosen(paper.experiment("table1"), scale, "svhn-1000/supervised;svhn-1000/supervised, same*")
+        assert len(paper.cells(chosen, scale, 1, tmp_path, "")) == arms
+
+
+def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:
+    chosen = paper.chosen(paper.experiment("table1"), FULL)
+    here = {arm.name: arm for task, arm in chosen if task.name == "svhn-1000"}
+    assert len(here) == len(chosen) / 5
+    controls = {"supervised, from RotNet", "mean-teacher, from RotNet", "ft-ccl, from random weights"}
+    assert controls <= here.keys()
+    assert all(arm.rotnet == ("ccl" in arm.method) for name, arm in here.items() if name not in controls)
+    assert [here[name].rotnet for name in sorted(controls)] == [False, True, True]
+    assert not any(arm.rotnet for _, arm in paper.chosen(paper.experiment("uncertainty"), FULL))
+    ft = next(arm for task, arm in chosen if arm.name == "ft-ccl, 2 teachers, from RotNet")
+    assert ft.printed(Task("cifar10", 1000)) == (13.68, 0.38)
+
+
+def test_starts_are_trained_once_for_each_data_set_and_seed(files: Path, tmp_path: Path) -> None:
+    scale = replace(TINY, rotnet=True)
+    chosen = paper.chosen(paper.experiment("table1"), scale, "cifar10-1000/filtering-ccl;cifar10-1000/supervised*")
+    before = paper.starts(chosen, scale, 2, tmp_path, str(files))
+    assert [(c.config.method, c.config.seed) for c in before] == [("rotation", 0), ("rotation", 1)]
+    assert before[0].config.steps > 1
+    for cell in paper.cells(chosen, scale, 2, tmp_path, str(files)):
+        own = str(before[cell.config.seed].folder.path)
+        assert cell.config.init == ("" if cell.arm == "supervised" else own)
+
+
+def test_only_takes_the_cells_that_fit() -> None:
+    table = paper.experiment("table1")
+    assert {t.name for t, _ in table.cells("svhn-*")} == {"svhn-1000"}
+    found = table.cells("*-1000/mean-teacher; cifar100-10000/ft-ccl, 2 teachers")
+    assert [(t.name, a.name) for t, a in found] == [
+        ("cifar10-1000", "mean-teacher"),
+        ("cifar100-10000", "ft-ccl, 2 teachers"),
+        ("svhn-1000", "mean-teacher"),
+    ]
+    assert table.cells("svhn-1000/ft-ccl-2-teachers") == table.cells("svhn-1000/ft-ccl, 2 teachers")
+    with pytest.raises(UsageError, match="No cell of table1 fits --only 'svhn-250'"):
+        table.cells("svhn-*;svhn-250")
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_an_arm_that_is_another_at_this_scale_is_run_once(tmp_path: Path) -> None:
+    ablation = paper.experiment("ablation")
+    for scale, left_out in ((CPU, "ft-ccl, quick certainty"), (FULL, "ft-ccl, the paper's certainty")):
+        arms = {c.arm for c in paper.cells(paper.chosen(ablation, scale, "svhn-*"), scale, 1, tmp_path, "")}
+        assert {a.name for a in ablation.arms} - arms == {left_out}
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_a_run_that_two_experiments_need_lies_in_one_place(tmp_path: Path) -> None:
+    def ft(name: str) -> tuple[Config, Path]:
+        chosen = paper.chosen(paper.experiment(name), CPU, "cifar10-1000/ft-ccl")
+        (cell,) = paper.cells(chosen, CPU, 1, tmp_path, "")
+        return cell.config, cell.folder.path
+
+    assert ft("table1") == ft("uncertainty") == ft("selection") == ft("ablation")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_selection_end_to_end_then_again_and_published(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, public = tmp_path / "runs", tmp_path / "results"
+    only = ("--only", "cifar10-1000/ft-ccl;cifar10-1000/ft-ccl, random ranks", "--data-dir", files, "--out", out)
+    assert ask("selection", *only) == 0
+    said = capsys.readouterr()
+    assert "14.14 ± 0.46" in said.out
+    assert "width 2 instead of 128" in said.out.replace("\n", " ")
+    assert "preliminary" in said.out  # two seeds
+    folder = RunFolder(out / "cifar10-1000" / "ft-ccl-seed1")
+    table = json.loads((out / "selection" / "results.json").read_text())
+    errors = table["tasks"]["cifar10-1000"]["arms"]["ft-ccl"]["test_error"]
+    assert errors["1"] == folder.load_result()["test_error"]
+    last = table["tasks"]["cifar10-1000"]["selection"]["ft-ccl"]["moments"][-1]
+    lines = [
+        RunRecord(RunFolder(out / "cifar10-1000" / f"ft-ccl-seed{s}"), folder.load_config()).lines[-1] for s in (0, 1)
+    ]
+    assert last["all"] == pytest.approx(
+        100 * np.mean([li["targets"]["consistency"]["accuracy"]["all"] for li in lines])
+    )
+    assert last["loss"] == pytest.approx(np.mean([li["losses"]["consistency"] for li in lines]))
+    assert (out / "selection" / "cifar10-1000" / "report.html").is_file()
+    assert list((out / "selection" / "cifar10-1000" / "figures").glob("*.svg"))
+
+    written = folder.result.stat().st_mtime_ns
+    (out / "cifar10-1000" / "ft-ccl-random-ranks-seed0" / "result.json").unlink()  # as if it had been stopped
+    assert ask("selection", *only, "--finished", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [v["n"] for v in found["tasks"]["cifar10-1000"]["arms"].values()] == [2, 1]
+    assert found["tasks"]["cifar10-1000"]["command"].endswith("--seeds 2 --finished")
+    assert "1 to 2 seeds instead of 5" in found["tasks"]["cifar10-1000"]["words"]
+    config = folder.config.read_text()
+    folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
+    with pytest.raises(UsageError, match="already holds a run with other settings"):
+        ask("selection", *only, "--finished")
+    folder.config.write_text(config)
+    assert ask("selection", *only, "--publish", public) == 0
+    said = capsys.readouterr()
+    assert "width 2" in said.out
+    assert folder.result.stat().st_mtime_ns == written
+    assert json.loads((out / "selection" / "results.json").read_text()) == table
+    texts = [p.read_text() for p in public.rglob("*") if p.suffix in (".toml", ".json", ".jsonl", ".md")]
+    assert len(texts) == 4 * 4 + 2
+    assert not [t for t in texts if str(tmp_path) in t or str(files) in t]  # no place of a machine
+    pictures = sorted(p.relative_to(public) for p in public.rglob("*.png"))
+    assert Path("selection/cifar10-1000/ft-ccl-consistency-targets.png") in pictures
+    assert not [p for p in pictures if "confusion" in p.name]
+    assert not list(public.rglob("*.safetensors"))
+    assert cli.run(["report", str(public / "runs" / "cifar10-1000"), "--out", str(tmp_path / "r.html")]) == 0
+
+
+@pytest.mark.usefixtures("tiny")
+def test_uncertainty_asks_the_unlabelled_images_too(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    assert ask("uncertainty", "--only", "cifar10-*", "--data-dir", files, "--out", out, "--seeds", 1, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["tasks"]["cifar10-1000"]["uncertainty"]
+    assert (found["unlabelled"]["images"], found["test"]["images"]) == (200, 300)
+    assert set(found["test"]["metrics"]) == {"pv", "ev", "pe", "mi", "pr", "confidence"}
+    assert RunFolder(out / "cifar10-1000" / "ft-ccl-seed0").unlabelled.is_file()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_noise_has_the_wrong_labels_that_it_tells(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    assert ask("noise", "--only", "*-noise50/supervised", "--data-dir", files, "--out", out, "--seeds", 1) == 0
+    wrong = json.loads((out / "cifar10-4000-noise50" / "supervised-seed0" / "split.json").read_text())["wrong labels"]
+    assert 1600 < len(wrong) < 2000  # half of 4,000 drawn anew, of which a tenth is right by chance
+
+
+def test_the_words_are_about_what_is_finished(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(scales.SCALES, "cpu", replace(TINY, same_minutes=2.0))
+    words = ("--data-dir", files, "--out", tmp_path, "--seeds", 1)
+
+    def said(*more: str) -> str:
+        assert ask("table1", *words, *more) == 0
+        return capsys.readouterr().out
+
+    said("--only", "cifar10-1000/supervised")
+    assert "same minutes" not in said("--only", "cifar10-1000", "--finished")
+    said("--only", "cifar10-1000/supervised, same minutes")
+    both = "cifar10-1000: 30 steps (supervised learning for the same minutes: 60), 100 images kept for validation"
+    assert both in said("--only", "cifar10-1000", "--finished")
+    steps = [json.loads(f.read_text())["steps"] for f in sorted(tmp_path.glob("cifar10-1000/*/result.json"))]
+    assert steps == [60, 30]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_task_is_published_beside_those_that_are_there(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = tmp_path / "results"
+    words = ("--data-dir", files, "--seeds", 1, "--publish", public)
+    pages, table = [], {}
+    for out, only in (("here", "*-noise30/supervised"), ("there", "*-noise20/supervised"), ("there", "*-noise30/ft*")):
+        assert ask("noise", *words, "--out", tmp_path / out, "--only", only) == 0
+        pages.append((public / "noise" / "results.md").read_text())
+        table = json.loads((public / "noise" / "results.json").read_text())
+    assert list(table["tasks"]) == ["cifar10-4000-noise20", "cifar10-4000-noise30"]
+    assert [list(task["arms"]) for task in table["tasks"].values()] == [["supervised"], ["ft-ccl"]]
+    assert "--only '*-noise20/supervised'" in table["tasks"]["cifar10-4000-noise20"]["command"]
+    assert [page.count("## cifar10-4000-noise") for page in pages] == [1, 2, 2]
+    own = pages[0][pages[0].index("## cifar10-4000-noise30") :]
+    assert own in pages[1]  # as it was
+    assert own not in pages[2]  # that task again: anew
+
+    monkeypatch.setitem(scales.SCALES, "cpu-short", replace(TINY, name="cpu-short"))
+    with pytest.raises(UsageError, match="holds tables of scale cpu, and these are of scale cpu-short"):
+        ask("noise", *words, "--scale", "cpu-short", "--out", tmp_path / "short", "--only", "*-noise30/supervised")
+    assert (public / "noise" / "results.md").read_text() == pages[2]
+    for content in ("{", "[]", '{"tasks": {}}'):
+        (public / "noise" / "results.json").write_text(content)
+        with pytest.raises(UsageError, match="is no table that certus paper can add to"):
+            ask("noise", *words, "--out", tmp_path / "here", "--only", "*-noise30/supervised")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Path) -> None:
+    words = ("--only", "cifar10-1000/supervised*", "--data-dir", files, "--out", tmp_path, "--seeds", 1)
+    assert ask("table1", *words) == 0
+    start = RunFolder(tmp_path / "cifar10-rotnet" / "rotation-seed0")
+    assert start.finished()
+    found = json.loads((tmp_path / "table1" / "results.json").read_text())["tasks"]["cifar10-1000"]["arms"]
+    assert [(name, v["n"]) for name, v in found.items()] == [("supervised", 1), ("supervised, from RotNet", 1)]
+    after = RunFolder(tmp_path / "cifar10-1000" / "supervised-from-RotNet-seed0")
+    assert after.load_config().init == str(start.path)
+    assert after.config.stat().st_mtime_ns > start.result.stat().st_mtime_ns
+
+
+@pytest.mark.usefixtures("real_sizes")
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((3, 3), ", 3 seeds instead of 5."),
+        ((5, 3, 4), ", 3 to 5 seeds instead of 5."),
+        ((1,), ", 1 seed instead of 5."),
+        ((5, 5), ", 5 seeds."),
+    ],
+)
+def test_fewer_seeds_than_the_paper_s_are_told(counts: tuple[int, ...], said: str) -> None:
+    config = FULL.config(Task("svhn", 1000), Arm("supervised"), 0)
+    assert paper.task_in_words(FULL, [config], counts) == f"210 epochs, 1,000 images kept for validation{said}"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_table_of_nothing_is_refused(files: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="None of these runs is finished"):
+        ask("noise", "--data-dir", files, "--out", tmp_path, "--finished")
+    assert not list(tmp_path.iterdir())
+
+
+def test_listing_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ask() == 0
+    assert "ablation" in capsys.readouterr().out
+    assert ask("noise", "--list") == 0
+    assert "cifar10-4000-noise20/mean-teacher" in capsys.readouterr().out.splitlines()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("table2",), "experiment"),
+        (("table1", "--scale", "huge"), "scale"),
+        (("noise", "--seeds", "0"), "--seeds must be at least 1"),
+        (("noise", "--workers", "0"), "--workers must be at least 1"),
+        (("noise", "--data-dir", "/nonexistent"), "nonexistent"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(CertusError, match=said):
+        ask(*words)
+
+
+def test_a_task_s_table_is_what_the_results_say() -> None:
+    noise, task = paper.experiment("noise"), Task("cifar10", 4000)
+    arms = [Arm("supervised"), Arm("mean-teacher"), Arm("ft-ccl")]
+    errors = {"supervised": {0: 40.0, 1: 42.0, 2: 41.0}, "mean-teacher": {0: 30.0, 1: 33.0}, "ft-ccl": {}}
+
+    cells = [
+        SimpleNamespace(name=f"{arm}{seed}", arm=arm, config=SimpleNamespace(seed=seed))
+        for arm in errors
+        for seed in range(3)
+    ]
+    results = {
+        f"{arm}{s}": {"test_error": e, "seconds": 10.0} for arm, found in errors.items() for s, e in found.items()
+    }
+    table = tables.task_table(noise, task, arms, cells, results)["arms"]  # type: ignore[arg-type]
+    assert (table["supervised"]["mean"], table["supervised"]["std"], table["supervised"]["n"]) == (41.0, 1.0, 3)
+    assert table["mean-teacher"]["differences"]["supervised"]["difference"] == paired(
+        errors["mean-teacher"], errors["supervised"]
+    )
+    assert "ft-ccl" not in table  # none of its runs is finished
+    assert table["mean-teacher"]["printed"] == (12.31, 0.28)
+    heads, rows = tables.rows_of({"arms": table}, noise.references)
+    assert [row[0] for row in rows] == ["supervised", "mean-teacher"]
+    assert rows[0][1] == "41.00 ± 1.00"
+    assert rows[1][1] == "31.50 ± 2.12 (preliminary)"
+    assert rows[1][heads.index("difference to supervised")].startswith("-9.50 [")
+    assert rows[1][-1] == "12.31 ± 0.28"

@@ -1,0 +1,358 @@
+"""Label propagation against dense matrices and loops, against scikit-learn, and inside a run."""
+
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.semi_supervised import LabelSpreading
+from torch import nn
+
+from certus.config import Config
+from certus.core.build_context import BuildContext
+from certus.core.schedules import Clock
+from certus.core.step import Batch, Step
+from certus.errors import UsageError
+from certus.methods import METHODS
+from certus.teachers import Propagation
+from certus.teachers.diffusion import diffuse, graph, pseudo_labels, seeds
+from certus.training.build import build
+from certus.training.planning import complete
+from certus.views import Chain
+
+SEED = st.integers(0, 2**32)
+
+
+def features_of(seed, n, size=3):
+    return torch.randn(n, size, generator=torch.Generator().manual_seed(seed))
+
+
+def dense_affinity(features, k, gamma):
+    """A + Aᵀ, row by row."""
+    v = features.double().numpy()
+    n = len(v)
+    a = np.zeros((n, n))
+    for i in range(n):
+        cosine = {j: v[i] @ v[j] / np.linalg.norm(v[i]) / np.linalg.norm(v[j]) for j in range(n) if j != i}
+        for j in sorted(cosine, key=cosine.get, reverse=True)[:k]:
+            a[i, j] = max(cosine[j], 0.0) ** gamma
+    return a + a.T
+
+
+def normalised(w):
+    degree = w.sum(1)
+    root = np.sqrt(np.where(degree > 0, degree, 1.0))
+    return w / root[:, None] / root[None, :]
+
+
+# --- the graph --------------------------------------------------------------------------------------------------------
+
+
+@given(SEED, st.integers(2, 24), st.integers(1, 30), st.sampled_from([1.0, 3.0, 0.5]))
+def test_graph_is_the_dense_construction(seed, n, k, gamma):
+    features = features_of(seed, n)
+    got = graph(features, k, gamma).toarray()
+    assert np.allclose(got, normalised(dense_affinity(features, k, gamma)), rtol=0, atol=1e-4)
+    assert np.allclose(got, got.T, rtol=0, atol=1e-12)
+    assert (np.diag(got) == 0).all()
+    assert (got >= 0).all()
+    assert np.abs(np.linalg.eigvalsh(got)).max() <= 1 + 1e-9
+
+
+def test_rows_in_several_chunks_are_the_rows_of_one(monkeypatch):
+    features = features_of(0, 23)
+    whole = graph(features, 4)
+    monkeypatch.setattr("certus.teachers.diffusion.CHUNK", 5)
+    assert np.allclose(graph(features, 4).toarray(), whole.toarray(), rtol=0, atol=1e-6)
+
+
+def test_an_image_without_a_friend_is_alone():
+    features = torch.tensor([[1.0, 0.0], [0.9, 0.1], [-1.0, -0.05], [0.0, 0.0]])
+    w = graph(features, 2).toarray()
+    assert np.isfinite(w).all()
+    assert (w[2] == 0).all()
+    assert (w[3] == 0).all()
+    assert w[0, 1] == pytest.approx(1)
+
+
+def test_the_length_of_features_does_not_matter():
+    features = features_of(0, 12)
+    longer = features * torch.linspace(0.1, 10, 12)[:, None]
+    assert np.allclose(graph(features, 4).toarray(), graph(longer, 4).toarray(), rtol=0, atol=1e-5)
+
+
+# --- diffusion --------------------------------------------------------------------------------------------------------
+
+
+def problem(seed, n=16, classes=3):
+    random = np.random.default_rng(seed)
+    labels = np.full(n, -1)
+    labels[:classes] = np.arange(classes)
+    y = seeds(torch.from_numpy(labels), classes)
+    return graph(features_of(seed, n), 5), y, random.uniform(0, 1, n), labels
+
+
+@given(SEED, st.sampled_from([0.0, 0.5, 0.9]))
+def test_diffusion_is_the_dense_solution(seed, alpha):
+    w, y, _, _ = problem(seed)
+    expected = np.linalg.solve(np.eye(len(y)) - alpha * w.toarray(), y)
+    assert np.allclose(diffuse(w, y, alpha), expected, rtol=0, atol=1e-5)
+
+
+@given(SEED, st.sampled_from([0.5, 0.9]))
+def test_damped_diffusion_is_the_dense_solution(seed, alpha):
+    w, y, damping, _ = problem(seed)
+    expected = np.linalg.solve(np.eye(len(y)) - alpha * w.toarray() @ np.diag(damping), y)
+    assert np.allclose(diffuse(w, y, alpha, damping), expected, rtol=0, atol=1e-5)
+
+
+@given(SEED)
+def test_damping_of_ones_is_none_and_of_zeros_one_step_from_the_labels(seed):
+    w, y, _, _ = problem(seed)
+    assert np.allclose(diffuse(w, y, 0.9, np.ones(len(y))), diffuse(w, y, 0.9), rtol=0, atol=1e-9)
+    assert np.allclose(diffuse(w, y, 0.9, np.zeros(len(y))), y, rtol=0, atol=1e-12)
+
+
+@given(SEED, st.integers(3, 15))
+def test_a_node_damped_to_zero_passes_nothing_on(seed, silent):
+    """The others have what they would have if its links were cut, and it still hears them."""
+    w, y, _, _ = problem(seed)
+    damping = np.ones(len(y))
+    damping[silent] = 0
+    got, cut = diffuse(w, y, 0.9, damping), w.toarray()
+    cut[:, silent] = 0
+    cut[silent, :] = 0
+    others = np.arange(len(y)) != silent
+    without = np.linalg.solve(np.eye(len(y)) - 0.9 * cut, y)
+    assert np.allclose(got[others], without[others], rtol=0, atol=1e-5)
+    assert np.allclose(got[silent], 0.9 * (w.toarray()[silent] @ got), rtol=0, atol=1e-5)
+
+
+def test_on_a_chain_nothing_passes_a_silent_node():
+    chain = np.diag(np.ones(4), 1) + np.diag(np.ones(4), -1)
+    y = np.zeros((5, 1))
+    y[0] = 1
+    reached = diffuse(sparse.csr_array(normalised(chain)), y, 0.9, np.array([1.0, 1.0, 0.0, 1.0, 1.0])).ravel()
+    assert (reached[:3] > 0).all()
+    assert np.allclose(reached[3:], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alpha", [0.3, 0.9])
+def test_scikit_learn_spreads_the_same(seed, alpha):
+    """One label per class, so that both start from the same Y; it scales by 1 − α and then normalises rows."""
+    features, (_, y, _, labels) = features_of(seed, 16), problem(seed)
+    affinity = dense_affinity(features, 5, 3.0)
+    theirs = LabelSpreading(kernel=lambda a, b: affinity, alpha=alpha, max_iter=2000, tol=1e-12)  # noqa: ARG005
+    z = diffuse(graph(features, 5), y, alpha)
+    reached = z.sum(1) > 1e-3  # below, the tolerance of the conjugate gradient shows
+    assert reached.sum() >= 12
+    theirs.fit(features.numpy().astype(np.float64), labels)
+    assert np.allclose((z / z.sum(1, keepdims=True))[reached], theirs.label_distributions_[reached], rtol=0, atol=1e-4)
+
+
+# --- labels in and out ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(-1, 3), min_size=1, max_size=12))
+def test_seeds_share_one_among_the_labelled_of_a_class(labels):
+    got = seeds(torch.tensor(labels), 4)
+    for i, label in enumerate(labels):
+        for c in range(4):
+            assert got[i, c] == pytest.approx(1 / labels.count(c) if label == c else 0)
+
+
+@given(st.lists(st.integers(-1, 2), min_size=1, max_size=12), SEED)
+def test_pseudo_labels_are_loops_over_images_and_classes(labels, seed):
+    n, classes = len(labels), 3
+    z = torch.randn(n, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    guess, weight, balance = pseudo_labels(z, torch.tensor(labels))
+    expected, sure = [], []
+    for i in range(n):
+        row = [max(float(z[i, c]), 0.0) for c in range(classes)]
+        share = [value / sum(row) for value in row] if sum(row) > 0 else [0.0] * classes
+        entropy = -sum(p * log(p) for p in share if p > 0)
+        expected.append(labels[i] if labels[i] >= 0 else share.index(max(share)))
+        sure.append(1 - entropy / log(classes) if sum(row) > 0 else 0.0)
+    highest = max(sure)
+    assert guess.tolist() == expected
+    for i in range(n):
+        omega = 1.0 if labels[i] >= 0 else sure[i] / highest if highest > 0 else 0.0
+        assert weight[i].item() == pytest.approx(omega, abs=1e-6)
+    for c in range(classes):
+        assert balance[c].item() == pytest.approx(n / classes / max(expected.count(c), 1))
+
+
+def test_what_nothing_has_reached_counts_nothing_and_labels_are_kept():
+    z = torch.tensor([[0.0, 0.0], [0.2, 0.8], [-0.1, 0.0], [0.5, 0.5]], dtype=torch.float64)
+    guess, weight, _ = pseudo_labels(z, torch.tensor([-1, 0, -1, -1]))
+    assert weight.tolist() == pytest.approx([0, 1, 0, 0], abs=1e-6)
+    assert guess[1] == 0  # against what arrived
+
+
+def test_every_class_weighs_the_same_in_the_whole():
+    _, z = torch.manual_seed(0), torch.rand(50, 3, dtype=torch.float64) * torch.tensor([3.0, 1.0, 1.0])
+    guess, _, balance = pseudo_labels(z, torch.full((50,), -1))
+    total = [sum(balance[c].item() for label in guess.tolist() if label == c) for c in range(3)]
+    assert total == pytest.approx([50 / 3] * 3)
+
+
+# --- as a teacher -----------------------------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """Its features are the images."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.noise, self.head = nn.Dropout(dropout), nn.Linear(2, 2)
+
+    def forward(self, images):
+        return self.head(self.noise(images))
+
+
+def clusters(seed, n=60):
+    """Two clusters at a right angle, one label each, and the truth."""
+    truth = torch.arange(n) % 2
+    noise = 0.15 * torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
+    images = torch.eye(2)[truth] + noise
+    labels = torch.full((n,), -1)
+    labels[:2] = truth[:2]
+    return images, labels, truth
+
+
+def material_of(images, labels, pool=None):
+    everything = torch.arange(len(labels))
+    return BuildContext(
+        network=None,
+        classes=2,
+        images=images,
+        labels=labels,
+        pool=everything if pool is None else pool,
+        normalised=lambda images: images,
+        weak=Chain(),
+    )
+
+
+def step_at(number, context, per_epoch=1, steps=210):
+    index = torch.arange(len(context.labels))
+    clock = Clock(number, steps, len(index), per_epoch)
+    return Step(Batch(context.images, context.labels, index), clock, {"weak": Chain()}, 0)
+
+
+@pytest.mark.parametrize("draws", [0, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_two_clusters_get_the_right_labels(seed, draws):
+    images, labels, truth = clusters(seed)
+    context = material_of(images, labels)
+    torch.manual_seed(seed)
+    source = Propagation(Net(0.3), context, start=0, neighbours=10, draws=draws)
+    step = step_at(0, context)
+    source.follow(step)
+    target = source(step)
+    assert torch.equal(target.logits.argmax(1), truth)
+    assert (target.weight[labels >= 0] == 0).all()
+    assert (target.weight[2:] > 0).float().mean() > (0.9 if draws else 0.99)
+    assert (target.logits.softmax(1).amax(1) == 1).all()
+
+
+def test_there_is_nothing_before_the_start_and_then_a_graph_after_every_pass():
+    images, labels, _ = clusters(0)
+    context = material_of(images, labels)
+    source, renewed = Propagation(Net(), context, start=10, neighbours=10), []
+    plain = source.renew
+    source.renew = lambda step: (renewed.append(step.clock.step), plain(step))
+    for number in range(20):  # e = number + 1, a pass is four steps
+        step = step_at(number, context, per_epoch=4)
+        if number < 10:
+            assert (source(step).weight == 0).all()
+        source.follow(step)
+    assert renewed == [9, 11, 15, 19]
+    assert (source(step).weight > 0).any()
+
+
+def test_images_outside_the_pool_take_no_part():
+    images, labels, _ = clusters(0)
+    pool = torch.arange(50)
+    one, other = images.clone(), images.clone()
+    other[50:] = torch.nan
+    sources = []
+    for pictures in (one, other):
+        context = material_of(pictures, labels, pool)
+        source = Propagation(Net(), context, start=0, neighbours=10)
+        torch.manual_seed(0)
+        source.follow(step_at(0, context))
+        sources.append(source)
+    assert torch.equal(sources[0].weights, sources[1].weights)
+    assert torch.equal(sources[0].labels, sources[1].labels)
+    assert (sources[0].weights[50:] == 0).all()
+    assert (sources[0].weights[:50] > 0).any()
+
+
+def test_weights_are_those_of_the_functions_on_the_students_features():
+    images, labels, _ = clusters(3)
+    context = material_of(images, labels)
+    source = Propagation(Net(0.5), context, start=0, neighbours=7, gamma=2.0, alpha=0.8)
+    source.follow(step_at(0, context))
+    z = diffuse(graph(images, 7, 2.0), seeds(labels, 2), 0.8)  # features without dropout
+    guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
+    assert torch.equal(source.labels, guess)
+    assert torch.allclose(source.weights, (weight * balance[guess]).float())
+
+
+def test_damping_needs_dropout():
+    images, labels, _ = clusters(0)
+    with pytest.raises(UsageError, match="dropout"):
+        Propagation(Net(0.0), material_of(images, labels), draws=5)
+
+
+# --- in a run ---------------------------------------------------------------------------------------------------------
+
+SETTINGS = {  # not those of the presets, which are tuned anew now and then
+    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
+}
+SMALL = {"data": "moons", "labels": 6, "validation": 20, "width": 8, "labelled_batch": 6, "unlabelled_batch": 200}
+
+
+def plain(given):
+    """The method's own defaults where nothing is given."""
+    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
+    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
+
+
+def run(method="label-propagation", **options):
+    return build(complete(plain({**SMALL, "method": method, "steps": 12, "threads": 1, "options": options})))
+
+
+@pytest.mark.parametrize("method", ["label-propagation", "mean-teacher-label-propagation"])
+@pytest.mark.parametrize("damp", [False, True])
+def test_in_a_run_the_term_wakes_after_the_start_for_unlabelled_images(method, damp):
+    training = run(method, start=100.0, neighbours=10, damp=damp)
+    source = training.method.followers[-1]
+    for number in range(10):  # step 5 is the first with e = 17.5 (step + 1) ≥ 100; what it builds is taught in step 6
+        step = training.step(number)
+        target, loss = source(step), training.advance(number)["propagated"]
+        assert (target.weight.max() > 0) == (loss > 0) == (number > 5)
+        assert (target.weight[step.batch.labels >= 0] == 0).all()
+
+
+def test_validation_images_are_never_part_of_the_graph():
+    honest, blind = run(start=20.0, neighbours=10), run(start=20.0, neighbours=10)
+    parts, (source,) = blind.split, blind.method.followers
+    assert len(parts.validation) == 20
+    context = source.__dict__["_material"]
+    images = context.images.clone()
+    images[parts.validation] = torch.nan
+    source.__dict__["_material"] = replace(context, images=images)
+    for number in range(8):
+        honest.advance(number)
+        blind.advance(number)
+    assert source.built
+    assert (source.weights[parts.validation] == 0).all()
+    assert (source.weights[parts.unlabelled] > 0).any()
+    expected, got = honest.method.state.state_dict(), blind.method.state.state_dict()
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
