@@ -42,7 +42,7 @@ def test_auto_takes_bf16_where_it_gains(
 
 def test_what_cannot_be_done_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found(monkeypatch, Probe(False, 0.0, "the trial ended with signal 4"))
-    with pytest.raises(UsageError, match="bf16 does not work on this processor .the trial ended with signal 4"):
+    with pytest.raises(UsageError, match=r"bf16 does not work on this processor .the trial ended with signal 4"):
         decide_precision("bf16", "cpu")
     with pytest.raises(UsageError, match="must be auto, fp32 or bf16, but is 'fp16'"):
         decide_precision("fp16", "cpu")
