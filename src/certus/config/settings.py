@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from certus.errors import UsageError, unknown
-from certus.methods.recipe import at_least, between
+from certus.methods.options import at_least, between
 
 
 def setting(default: Any, help: str, check: Any = None) -> Any:
