@@ -1,4 +1,4 @@
-"""How much time do the fused copy and the tree of draws save? CNN-13, pictures of 32×32, fp32; minima of interleaved rounds.
+"""How much time do the fused copy and the tree of draws save? CNN-13, 32×32 pixels, fp32; minima of interleaved rounds.
 
     python benchmarks/fused.py --widths 128,32,16 --seconds 30
 
