@@ -1,4 +1,4 @@
-"""Pages of the site that stand outside docs/: CONTRIBUTING.md, CHANGELOG.md and results/.
+"""Files of the site that stand outside docs/: CONTRIBUTING.md, CHANGELOG.md, results/ and examples/.
 
 Links in the Markdown files lead to files of the repository, so they work there too. Here each link is replaced by the
 place of that file on the site. A link to a file that is not on the site fails in `mkdocs build --strict`.
@@ -22,6 +22,7 @@ LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?\)")
 def on_files(files: Files, *, config: Any) -> Files:
     outside = [ROOT / name for name in TOP if name != "README.md"]
     outside += [path for path in sorted((ROOT / "results").rglob("*")) if path.suffix in PUBLISHED]
+    outside += sorted((ROOT / "examples").glob("*.py"))
     for path in outside:
         files.append(File.generated(config, site_path(path), abs_src_path=str(path)))
     return files
