@@ -1,8 +1,8 @@
-"""How much time do the fused copy and the tree of draws save? CNN-13, 32×32 pixels, fp32; minima of interleaved rounds.
+"""What do the fused copy and the tree of draws save? CNN-13, images of 32×32, fp32; minima of interleaved rounds.
 
     python benchmarks/fused.py --widths 128,32,16 --seconds 30
 
-`quick` is the fused copy with QuickDropout. Plans draw from one view, because augmentation costs the same everywhere.
+`quick` is the fused copy with QuickDropout. All plans draw from one view, because augmentation costs the same in each.
 """
 
 from __future__ import annotations

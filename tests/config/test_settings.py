@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from certus.config import Config, resolve, to_toml
+from certus.config import Config, resolve
+from certus.config.settings import to_toml
 from certus.errors import UsageError
 from certus.methods import METHODS
 from certus.training.build import build

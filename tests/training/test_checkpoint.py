@@ -11,7 +11,7 @@ from torch import nn
 
 from certus.errors import CertusError
 from certus.training import checkpoint
-from certus.training.checkpoint import optimiser_tensors, read, restore_optimiser, write
+from certus.training.checkpoint import read, write
 
 TENSORS = {
     "single": torch.tensor([[1.5, -0.0], [float("inf"), 1e-45]]),
@@ -139,7 +139,7 @@ def test_a_failed_write_keeps_the_previous_checkpoint_and_leaves_no_litter(tmp_p
 
 def test_a_failed_write_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "flush", full_disk)
-    with pytest.raises(CertusError, match=rf"--resume {re.escape(str(tmp_path))}\.$"):
+    with pytest.raises(CertusError, match=rf"`resume` {re.escape(str(tmp_path))}\.$"):
         write(tmp_path / "checkpoints", 4, TENSORS, META)
 
 
@@ -163,48 +163,6 @@ def test_a_write_that_was_killed_is_never_read_and_the_next_one_sweeps_it_up(tmp
     assert names(tmp_path) == ["step-00000005"]
 
 
-OPTIMISERS = {
-    "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=2e-4, nesterov=True, foreach=True),
-    "adam": lambda p: torch.optim.Adam(p, 0.1),
-}
-
-
-def network():
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(48, 2))
-    return net.to(memory_format=torch.channels_last)
-
-
-def advance(net, optimiser, steps):
-    for seed in steps:
-        x = torch.randn(5, 2, 4, 4, generator=torch.Generator().manual_seed(seed))
-        optimiser.zero_grad()
-        net(x).square().mean().backward()
-        optimiser.step()
-
-
-@pytest.mark.parametrize("kind", OPTIMISERS)
-@pytest.mark.parametrize("done", [0, 3])
-def test_an_optimiser_that_was_saved_goes_on_bit_for_bit(tmp_path, kind, done):
-    net = network()
-    optimiser = OPTIMISERS[kind](net.parameters())
-    advance(net, optimiser, range(done))
-    write(tmp_path, done, {**net.state_dict(), **optimiser_tensors(optimiser)}, {})
-
-    tensors, _ = read(tmp_path)
-    again = network()
-    again.load_state_dict({name: t for name, t in tensors.items() if not name.startswith("optimiser.")})
-    resumed = OPTIMISERS[kind](again.parameters())
-    restore_optimiser(resumed, tensors)
-
-    advance(net, optimiser, range(done, 8))
-    advance(again, resumed, range(done, 8))
-    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), again.parameters(), strict=True))
-    assert optimiser_tensors(optimiser).keys() == optimiser_tensors(resumed).keys() != set()
-    for name, tensor in optimiser_tensors(optimiser).items():
-        assert torch.equal(tensor, optimiser_tensors(resumed)[name]), name
-
-
 @pytest.mark.parametrize("altered", ["[]", "null", '{"step": 7}', ""])
 def test_an_altered_description_is_refused(tmp_path: Path, altered: str) -> None:
     write(tmp_path, 1, {"a": torch.ones(2)}, {})
@@ -220,7 +178,7 @@ def test_tied_tensors_are_saved_each_by_itself(tmp_path: Path) -> None:
     assert torch.equal(tensors["a"], tensors["b"])
 
 
-def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+def test_an_error_names_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CertusError, match="Cannot write a checkpoint"):
+    with pytest.raises(CertusError, match=r"Cannot write a checkpoint to .*file"):
         write(tmp_path / "file" / "checkpoints", 1, {}, {})

@@ -20,8 +20,8 @@ from certus.core.target import Target
 from certus.core.terms import Consistency
 from certus.methods import METHODS
 from certus.training.build import build
-from certus.training.loop import Progress, ignore, train
-from certus.training.observer import BINS, QUANTILES, Stopwatch, bin_of, look, quantiles, told
+from certus.training.loop import Progress, run_observer, train
+from certus.training.observer import BINS, QUANTILES, Stopwatch, batch_sums, bin_of, quantiles, summarised
 from certus.training.planning import complete
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder
@@ -58,7 +58,7 @@ def test_the_sums_of_a_batch_are_the_naive_counts() -> None:
     first = Target.plain(logits, uncertainty)
     second = first.kept(uncertainty < 0.6)
     third = second.kept(torch.rand(b, generator=random) < 0.7)
-    seen = told({k: t.tolist() for k, t in look([first, second, third], labels, truth).items()}, ["A", "B"])
+    seen = summarised({k: t.tolist() for k, t in batch_sums([first, second, third], labels, truth).items()}, ["A", "B"])
 
     said, kept = logits.argmax(1).tolist(), third.weight.tolist()
     n = [sum(int(w > 0) for w in stage.weight.tolist()) for stage in (first, second, third)]
@@ -81,11 +81,13 @@ def test_the_sums_of_a_batch_are_the_naive_counts() -> None:
 def test_where_nobody_knows_the_labels_accuracy_is_none() -> None:
     target = Target.plain(torch.randn(5, 3))
     nobody = torch.full((5,), -1)
-    seen = told({k: t.tolist() for k, t in look([target], nobody, nobody).items()}, [])
+    seen = summarised({k: t.tolist() for k, t in batch_sums([target], nobody, nobody).items()}, [])
     assert seen["accuracy"] == {"selected": None, "all": None}
     assert "uncertainty" not in seen
     nothing = target.kept(torch.zeros(5))
-    seen = told({k: t.tolist() for k, t in look([target, nothing], nobody, torch.zeros(5).long()).items()}, ["F"])
+    seen = summarised(
+        {k: t.tolist() for k, t in batch_sums([target, nothing], nobody, torch.zeros(5).long()).items()}, ["F"]
+    )
     assert seen["accuracy"]["selected"] is None
     assert seen["kept"] == {"source": 1.0, "F": 0.0, "all": 0.0}
 
@@ -108,11 +110,11 @@ def states(run: Run) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", METHODS)
 def test_weights_and_records_are_the_same_to_the_bit_with_the_observer_off(name: str, tmp_path: Path) -> None:
     seen, unseen = build(small(name, 6)), build(small(name, 6))
-    for run, observer, out in ((seen, seen.observer(), "on"), (unseen, None, "off")):
+    for run, observer, out in ((seen, run_observer(seen), "on"), (unseen, None, "off")):
         (tmp_path / out).mkdir()
         progress = Progress(run, RunFolder(tmp_path / out), observer=observer)
         for _ in range(6):
-            progress.advance(ignore)
+            progress.advance()
     a, b = states(seen), states(unseen)
     assert a.keys() == b.keys()
     assert all(torch.equal(a[key], b[key]) for key in a)
@@ -158,7 +160,7 @@ def test_an_epoch_s_record_has_the_papers_quantities(tmp_path: Path) -> None:
 def test_selected_accuracy_is_that_of_the_very_targets_of_the_steps(tmp_path: Path) -> None:
     config = small("ft-ccl", 9, options={"draws": 3})
     run, shadow = build(config), build(config)
-    progress = Progress(run, RunFolder(tmp_path), observer=run.observer())
+    progress = Progress(run, RunFolder(tmp_path), observer=run_observer(run))
     term = shadow.method.terms["consistency"]
     assert isinstance(term, Consistency)
     right = chosen = 0
@@ -170,7 +172,7 @@ def test_selected_accuracy_is_that_of_the_very_targets_of_the_steps(tmp_path: Pa
         right += int((target.logits.argmax(1) == truth)[mask].sum())
         chosen += int(mask.sum())
         shadow.advance(number)
-        progress.advance(ignore)
+        progress.advance()
     (line,) = RunFolder(tmp_path).load_metrics()
     assert line["targets"]["consistency"]["accuracy"]["selected"] == right / chosen
 
@@ -181,16 +183,16 @@ def test_stopped_in_mid_epoch_the_record_goes_on(tmp_path: Path) -> None:
     train(build(config), folders[0])
     run = build(config)
     folders[1].create(run)
-    progress = Progress.of(run, folders[1], run.observer())
+    progress = Progress.of(run, folders[1], observe=True)
     for _ in range(5):
-        progress.advance(ignore)
+        progress.advance()
     progress.save()
     assert progress.step % run.batches.per_epoch
     again = build(config)
-    progress = Progress.of(again, folders[1], again.observer())
-    json.dumps(again.observer().state())
+    progress = Progress.of(again, folders[1], observe=True)
+    json.dumps(run_observer(again).state())
     while progress.step < config.steps:
-        progress.advance(ignore)
+        progress.advance()
     whole, stopped = ([{k: v for k, v in r.items() if k not in VARYING} for r in f.load_metrics()] for f in folders)
     assert whole == stopped
 

@@ -47,23 +47,23 @@ def test_every_unlabelled_image_is_asked_once_and_nothing_else_changes(tmp_path:
     assert {p: c for p, c in after.items() if p in before} == before
     assert after.keys() - before.keys() == {folder.unlabelled}
 
-    said, drawn = load_file(folder.unlabelled), json.loads(folder.split.read_text())
+    answers, drawn = load_file(folder.unlabelled), json.loads(folder.split.read_text())
     data, trained = load("digits"), model.load(folder.path)
     own = build(folder.load_config()).split.unlabelled
     if not unlabelled:
         others = set(range(len(data.train))) - set(drawn["labelled"]) - set(drawn["validation"])
         assert own.tolist() == sorted(others)
-    assert len(said["labels"]) == drawn["unlabelled"] == len(own)
-    assert torch.equal(said["labels"], data.train.labels[own])
-    assert said.keys() == load_file(folder.predictions).keys() == {"probabilities", "labels", *METRICS}
+    assert len(answers["labels"]) == drawn["unlabelled"] == len(own)
+    assert torch.equal(answers["labels"], data.train.labels[own])
+    assert answers.keys() == load_file(folder.predictions).keys() == {"probabilities", "labels", *METRICS}
     images = data.train.images[own]
     with threads(1):
         naive = [evaluate.probabilities(net, trained.normalised, images) for net in trained.nets]
         draws = evaluate.uncertainties(trained.nets[:1], trained.normalised, images, passes=10, seed=3)
     assert len(naive) == 2
-    torch.testing.assert_close(said["probabilities"], torch.stack(naive))
+    torch.testing.assert_close(answers["probabilities"], torch.stack(naive))
     for name in METRICS:
-        torch.testing.assert_close(said[name], draws[name])
+        torch.testing.assert_close(answers[name], draws[name])
 
 
 def test_a_second_question_is_not_asked(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_written_whole_is_not_there(tmp_path: Path, monkey
     assert not folder.unlabelled.exists()
 
 
-def test_images_whose_label_nobody_knows_are_left_out(tmp_path: Path) -> None:
+def test_images_without_a_known_label_are_left_out(tmp_path: Path) -> None:
     for name in ("cat", "dog", "unlabeled"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for i in range(10):
@@ -111,14 +111,14 @@ def test_images_whose_label_nobody_knows_are_left_out(tmp_path: Path) -> None:
     photos = {"data": str(tmp_path / "photos"), "labelled_batch": 4, "unlabelled_batch": 6, "method": "mean-teacher"}
     some = make(tmp_path / "some", labels=6, validation=4, **photos)
     answer_unlabelled(some)
-    said = load_file(some.unlabelled)
+    answers = load_file(some.unlabelled)
     assert json.loads(some.split.read_text())["unlabelled"] == 20
-    assert len(said["labels"]) == said["probabilities"].shape[1] == 10
-    assert set(said["labels"].tolist()) == {0, 1}
+    assert len(answers["labels"]) == answers["probabilities"].shape[1] == 10
+    assert set(answers["labels"].tolist()) == {0, 1}
 
     none = make(tmp_path / "none", labels=0, validation=4, **photos)
     before = contents(none)
-    with pytest.raises(UsageError, match="Nobody knows the label of any unlabelled image"):
+    with pytest.raises(UsageError, match=r"No unlabelled image of .* has a known label"):
         answer_unlabelled(none)
     assert contents(none) == before
 

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from certus.errors import UsageError, unknown
 from certus.methods.options import at_least, between
 
@@ -70,17 +72,27 @@ class Config:
             raise UsageError(f"Cannot read {path}: {e.strerror or e}.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
             raise UsageError(f"{path} is not a run file: {e}.") from None
-        kinds = {name: kind for name, kind in get_type_hints(Config).items() if name != "options"}
-        for name, value in given.items():
-            if name == "options":
-                continue
-            if name not in kinds:
-                raise unknown(f"setting in {path}", name, kinds)
-            if kinds[name] is float and type(value) is int:
-                given[name] = float(value)
-            elif type(value) is not kinds[name]:
-                raise UsageError(f"{name} in {path} must be of type {kinds[name].__name__}, but is {value!r}.")
-        return given
+        return checked_types(given, f" in {path}")
+
+
+def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """Settings with a known name and the right type; whole numbers serve as floats, numpy's numbers as Python's."""
+    kinds = {name: kind for name, kind in get_type_hints(Config).items() if name != "options"}
+    checked = {}
+    for name, value in given.items():
+        if name == "options":
+            checked[name] = value
+            continue
+        if name not in kinds:
+            raise unknown(f"setting{where}", name, kinds)
+        value = value.item() if isinstance(value, np.generic) else value
+        if kinds[name] is float and type(value) is int:
+            checked[name] = float(value)
+        elif type(value) is not kinds[name]:
+            raise UsageError(f"`{name}`{where} must be of type {kinds[name].__name__}, but is {value!r}.")
+        else:
+            checked[name] = value
+    return checked
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

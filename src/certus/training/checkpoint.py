@@ -1,4 +1,4 @@
-"""Checkpoints: every tensor in safetensors, the rest in JSON; written whole or not at all, the last one kept till then.
+"""Checkpoints: tensors in safetensors, the rest in JSON; written whole or not at all.
 
 checkpoints/step-00000440/state.safetensors
 checkpoints/step-00000440/state.json          step, epoch sums
@@ -27,7 +27,7 @@ Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) -> None:
-    """Write beside, flush to disk, rename into place, then forget the older ones."""
+    """Write beside, flush to disk, rename into place, then remove the older ones."""
     final, fresh = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}"
     if final.exists():  # a run is deterministic: what is there is what would be written
         return
@@ -43,8 +43,8 @@ def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) ->
     except OSError as e:
         shutil.rmtree(fresh, ignore_errors=True)
         raise CertusError(
-            f"Cannot write a checkpoint to {folder}: {e.strerror or e}. The one before it is kept; make room and "
-            f"go on with --resume {folder.parent}."
+            f"Cannot write a checkpoint to {folder}: {e.strerror or e}. The one before it is kept: make room, then "
+            f"continue with `resume` {folder.parent}."
         ) from None
     for other in folder.iterdir():
         if other != final:
@@ -52,7 +52,7 @@ def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) ->
 
 
 def read(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint, or None where there is none yet; a damaged one is refused."""
+    """The newest checkpoint, or None if there is none yet. A damaged one is refused."""
     found = sorted(folder.glob("step-*")) if folder.is_dir() else []
     if not found:
         return None
@@ -72,7 +72,7 @@ def digest(data: bytes, text: str) -> str:
 
 
 def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin so, without that beginning."""
+    """The tensors whose names start with the prefix, without it."""
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 

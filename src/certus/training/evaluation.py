@@ -1,4 +1,4 @@
-"""What trained networks answer. Nothing here trains or chooses."""
+"""Answers of trained networks. Nothing here trains or chooses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def uncertainties(
 ) -> dict[str, Tensor]:
     """Every metric (N,) of T answers of each network under dropout to the images as they are.
 
-    Without views of its own a draw differs only from the first dropout on: what is before is computed once for all.
+    Draws have no views of their own and differ only from the first dropout on: all before it is computed once.
     """
     device = next(nets[0].parameters()).device
     parts: dict[str, list[Tensor]] = {name: [] for name in METRICS}
@@ -60,15 +60,15 @@ def uncertainties(
 
 
 def answers(nets: Sequence[nn.Module], normalise: Normalise, part: Part, seed: int) -> dict[str, Tensor]:
-    """What a run keeps of its answers: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
+    """The answers that a run keeps: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
 
-    The metrics are those of ten draws of the first network, where it has dropout.
+    The metrics are those of ten draws of the first network, if it has dropout.
     """
-    said = {
+    found = {
         "probabilities": torch.stack([probabilities(net, normalise, part.images) for net in nets]),
         "labels": part.labels,
     }
-    return said | (uncertainties(nets[:1], normalise, part.images, 10, seed) if has_dropout(nets[0]) else {})
+    return found | (uncertainties(nets[:1], normalise, part.images, 10, seed) if has_dropout(nets[0]) else {})
 
 
 def errors(nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, labels: Tensor) -> list[float]:

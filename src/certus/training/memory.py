@@ -22,9 +22,9 @@ LARGE = 1 << 30
 
 
 def keep_freed_memory() -> None:
-    """Ask glibc not to give large blocks back to the system after each use and to fetch their pages anew.
+    """Ask glibc to keep freed blocks: the next step needs the same memory again.
 
-    That took 12 % of a training step (docs/performance.md). Elsewhere than on Linux with glibc nothing happens.
+    Fetching it anew took 12 % of a training step (docs/performance.md). Without glibc nothing happens.
     """
     ask_glibc("mallopt", M_MMAP_THRESHOLD, LARGE)
     ask_glibc("mallopt", M_TRIM_THRESHOLD, LARGE)
@@ -32,7 +32,7 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Kept until the end, then given back: else a worker would hold what the largest of its runs had needed."""
+    """Keep freed memory until the end, then return it, so that a worker does not hold the peak of its largest run."""
     keep_freed_memory()
     try:
         yield
@@ -47,7 +47,7 @@ def ask_glibc(name: str, *words: int) -> None:
 
 
 class Alive(TorchDispatchMode):
-    """Bytes of the tensors that were made since it was entered and still live, and their peak."""
+    """Bytes of the tensors that were made since it was entered and are still alive, and their peak."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,9 +78,9 @@ class Alive(TorchDispatchMode):
 
 
 def step_bytes(run: Run, number: int) -> int:
-    """Of the number-th step: networks, memories and momentum, and the peak of what the step makes.
+    """Bytes of the number-th step: networks, memories, momentum, and the peak of the step's own tensors.
 
-    On a copy of nothing: gradients are thrown away, but batch-norm statistics move, so ask a run that is done.
+    Gradients are thrown away, but batch-norm statistics move: use a run that has finished.
     """
     run.optimiser.zero_grad(set_to_none=True)
     with Alive() as alive:

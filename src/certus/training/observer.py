@@ -1,8 +1,8 @@
-"""What is seen of a run while it trains: its targets, its filters, its certainty, its time.
+"""Records a run while it trains: its targets, filters, certainty and time.
 
-The observer reads the very targets that a step has made, at no extra forward. It alone knows the hidden labels, and
-tells how right the targets of unlabelled images are; a run without it has the same weights to the bit. All that it
-keeps during an epoch are sums, so that a run stopped in mid-epoch goes on with them.
+The observer reads the targets that a step has made, without an extra forward. It alone has the hidden labels, and
+measures how many targets of unlabelled images are right. A run without it has the same weights to the bit. During an
+epoch it keeps only sums, so that a run stopped in mid-epoch continues with them.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ Sums = dict[str, Tensor]  # by name, float64: added up over the steps of an epoc
 
 
 def bin_of(uncertainty: Tensor) -> Tensor:
-    """(B,) place on a logarithmic scale, in steps of 1.16 %."""
-    place = (uncertainty.double() / SMALLEST).log10().mul(PER_DECADE).floor() + 1
-    return place.nan_to_num(nan=0.0, neginf=0.0).clamp(0, BINS - 1).long()
+    """(B,) index of the bin on a logarithmic scale, in steps of 1.16 %."""
+    index = (uncertainty.double() / SMALLEST).log10().mul(PER_DECADE).floor() + 1
+    return index.nan_to_num(nan=0.0, neginf=0.0).clamp(0, BINS - 1).long()
 
 
 def quantiles(counts: Sequence[float]) -> list[float] | None:
-    """Of the values that were counted in these bins, each told by the middle of its bin."""
+    """Of the values counted in these bins, each taken as the middle of its bin."""
     total = sum(counts)
     if not total:
         return None
-    found, below, place = [], 0.0, -1
+    found, below, index = [], 0.0, -1
     for q in QUANTILES:
         while below < max(q * total, 1):
-            place += 1
-            below += counts[place]
-        found.append(SMALLEST * 10 ** ((place - 0.5) / PER_DECADE) if place else 0.0)
+            index += 1
+            below += counts[index]
+        found.append(SMALLEST * 10 ** ((index - 0.5) / PER_DECADE) if index else 0.0)
     return found
 
 
-def look(stages: Sequence[Target], labels: Tensor, truth: Tensor) -> Sums:
+def batch_sums(stages: Sequence[Target], labels: Tensor, truth: Tensor) -> Sums:
     """The sums of one batch, of its targets as the source made them and after each refinement.
 
-    `labels` are those that the run may see (−1: unlabelled), `truth` all that are known (−1: nobody knows).
+    `labels` are those that the run may see (−1: unlabelled), `truth` all that are known (−1: unknown).
     """
     last = stages[-1]
-    said, kept, unlabelled = last.logits.argmax(1), last.weight > 0, labels < 0
+    answer, kept, unlabelled = last.logits.argmax(1), last.weight > 0, labels < 0
     asked = unlabelled & (truth >= 0)
-    right = asked & (said == truth)
+    right = asked & (answer == truth)
     seen = {
         "kept": torch.stack([torch.ones_like(kept), *(stage.weight > 0 for stage in stages)]).sum(1),  # (1 + stages,)
         "asked": torch.stack([asked, right, asked & kept, right & kept]).sum(1),  # all, right; selected, right
-        "classes": labels.new_zeros(last.logits.shape[1]).index_add_(0, said, (unlabelled & kept).to(labels.dtype)),
+        "classes": labels.new_zeros(last.logits.shape[1]).index_add_(0, answer, (unlabelled & kept).to(labels.dtype)),
     }
     if (uncertainty := last.measured) is not None:
         part = unlabelled.long()
@@ -74,8 +74,8 @@ def look(stages: Sequence[Target], labels: Tensor, truth: Tensor) -> Sums:
     return {name: t.double() for name, t in seen.items()}
 
 
-def told(sums: Mapping[str, Sequence[float]], names: Sequence[str]) -> dict[str, Any]:
-    """What an epoch's sums say of one term's targets; `names` are its refinements'."""
+def summarised(sums: Mapping[str, Sequence[float]], names: Sequence[str]) -> dict[str, Any]:
+    """The record of one term's targets from an epoch's sums; `names` are its refinements'."""
     kept, (asked, right, selected, right_selected) = sums["kept"], sums["asked"]
     shares = [after / before if before else None for before, after in pairwise(kept)]
     record: dict[str, Any] = {
@@ -95,13 +95,13 @@ def told(sums: Mapping[str, Sequence[float]], names: Sequence[str]) -> dict[str,
 
 
 def spread(counts: Sequence[float], total: float) -> dict[str, Any] | None:
-    """Mean and quantiles; nothing where no image was."""
+    """Mean and quantiles; None without images."""
     n = sum(counts)
     return {"mean": total / n, "quantiles": quantiles(counts)} if n else None
 
 
 def now(term: Any, clock: Clock) -> dict[str, float]:
-    """Every quantity of a term that the clock moves: λ, and by name those of its refinements (k, p_max, v_max)."""
+    """Every scheduled quantity of a term: λ, and by name those of its refinements (k, p_max, v_max)."""
     found = {"lambda": float(term.weight(clock))} if callable(getattr(term, "weight", None)) else {}
     for refine in getattr(term, "refine", ()):
         if is_dataclass(refine):
@@ -111,7 +111,7 @@ def now(term: Any, clock: Clock) -> dict[str, float]:
 
 
 class Stopwatch:
-    """Seconds by phase; a phase inside another counts for itself alone."""
+    """Seconds by phase. The time of a phase inside another counts only for the inner one."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -136,7 +136,7 @@ class Stopwatch:
 
 
 class Observer:
-    """Sums up an epoch of a method, step by step, and tells it at the end."""
+    """Sums up an epoch of a method step by step, and records it at the end."""
 
     def __init__(self, method: Method, truth: Tensor) -> None:
         self.method, self.truth = method, truth
@@ -145,7 +145,7 @@ class Observer:
         self.sums: dict[str, Sums] = {}
 
     def timed(self, step: Step) -> Step:
-        """The same step, the time of its views told apart from that of its forwards."""
+        """The same step, with the time of its views measured apart from that of its forwards."""
         step.views = {kind: self._timed_view(view) for kind, view in step.views.items()}
         return step
 
@@ -163,7 +163,7 @@ class Observer:
         truth = self.truth[step.batch.index]
         for name, term in self.method.terms.items():
             if isinstance(term, Consistency):
-                seen = look(term.targets(step), step.batch.labels, truth)
+                seen = batch_sums(term.targets(step), step.batch.labels, truth)
                 sums = self.sums.setdefault(name, {})
                 for key, value in seen.items():
                     sums[key] = sums[key] + value if key in sums else value
@@ -189,7 +189,7 @@ class Observer:
         for name, sums in self.sums.items():
             term = self.method.terms[name]
             assert isinstance(term, Consistency)
-            targets[name] = told({key: t.tolist() for key, t in sums.items()}, refinements(term))
+            targets[name] = summarised({key: t.tolist() for key, t in sums.items()}, refinements(term))
         record = {
             "now": {name: now(term, clock) for name, term in self.method.terms.items()},
             "batch": clock.batch,

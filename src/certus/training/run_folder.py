@@ -1,12 +1,13 @@
 """A run is a folder.
 
-config.toml               every setting, in full: `certus train --config` runs it again
-split.json                which images were labelled, which were for validation
-environment.json          versions, machine, threads
+config.toml               every setting: `certus train --config` runs it again
+split.json                which images were labelled, and which were for validation
+model.json                classes, input shape and scale: what a model needs to answer
+environment.json          versions and machine
 metrics.jsonl             one line per epoch
 checkpoints/              the newest state
-predictions.safetensors   what the answering networks said of the test images
-unlabelled.safetensors    the same of the run's unlabelled images, where certus.training.unlabelled has asked
+predictions.safetensors   the answers to the test images
+unlabelled.safetensors    the answers to the run's unlabelled images, written by `answer_unlabelled`
 result.json               the test error, read once, at the end
 """
 
@@ -22,8 +23,10 @@ from typing import Any
 
 import torch
 
+from certus import __version__
 from certus.config import Config, resolve
 from certus.errors import UsageError
+from certus.methods import PRETRAINING
 from certus.training.run import Run
 
 
@@ -63,6 +66,23 @@ class RunFolder:
     def result(self) -> Path:
         return self.path / "result.json"
 
+    @classmethod
+    def new(cls, out: str | Path | None, config: Config) -> RunFolder:
+        """The folder `out`, if it holds no run yet; without `out`, the first free name under runs/."""
+        if out is not None:
+            folder = cls(Path(out))
+            if folder.exists():
+                raise UsageError(f"{out} already holds a run: continue it with `resume` {out}, or give another `out`.")
+            if folder.path.exists() and not folder.path.is_dir():
+                raise UsageError(f"{out} is a file, not a folder: give another `out`.")
+            return folder
+        labels = "" if config.method in PRETRAINING or not config.labels else f"-{config.labels}"
+        name = f"{Path(config.data).name}-{config.method}{labels}-seed{config.seed}"
+        number = 1
+        while (folder := cls(Path("runs") / (name if number == 1 else f"{name}-{number}"))).exists():
+            number += 1
+        return folder
+
     def exists(self) -> bool:
         return self.config.is_file()
 
@@ -70,7 +90,7 @@ class RunFolder:
         return self.result.is_file()
 
     def create(self, run: Run) -> None:
-        """Write what a run starts from; the config comes last, so that a folder with one is complete."""
+        """Write what a run starts from. The config comes last: a folder that has one is complete."""
         config, split, data = run.config, run.split, run.data
         self.path.mkdir(parents=True, exist_ok=True)
         seen = run.labels[split.labelled.to(run.labels.device)].cpu()
@@ -99,17 +119,17 @@ class RunFolder:
         put(self.config, config.text())
 
     def check_data(self, run: Run) -> None:
-        """Refuse to go on with data that have changed since the run began: its split would be another one."""
+        """Refuse data that have changed since the run began."""
         drawn = json.loads(self.split.read_text())
         if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
             raise UsageError(
-                f"{run.config.data} has changed since the run in {self.path} was begun, and its split is another one "
-                "now: bring the data back as they were, or begin a new run."
+                f"{run.config.data} has changed since the run in {self.path} began: restore the data as they were, or "
+                "start a new run."
             )
 
     def load_config(self) -> Config:
         if not self.exists():
-            raise UsageError(f"{self.path} holds no run: there is no {self.config.name} in it.")
+            raise UsageError(f"{self.path} holds no run: it has no {self.config.name}.")
         return resolve(Config.read(self.config))
 
     def load_result(self) -> dict[str, Any]:
@@ -121,7 +141,7 @@ class RunFolder:
         return [json.loads(line) for line in self.metrics.read_text().splitlines()]
 
     def keep_metrics(self, step: int) -> None:
-        """Forget the epochs after `step`: a resumed run writes them again. A line cut short by a kill goes too."""
+        """Drop the lines of epochs after `step`, which a resumed run writes again, and a line that a kill cut short."""
         if not self.metrics.is_file():
             return
         kept = []
@@ -153,8 +173,9 @@ def put_json(path: Path, value: Any) -> None:
 
 
 def environment() -> dict[str, Any]:
-    names = ("certus", "torch", "numpy", "scikit-learn", "safetensors")
+    names = ("torch", "numpy", "scikit-learn", "safetensors")
     return {
+        "certus": __version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "system": platform.system(),

@@ -1,4 +1,4 @@
-"""Stop when asked to, after the step under way."""
+"""Stop on a signal, after the current step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Interrupted(CertusError):
 
 @contextmanager
 def stop_signal(signals: Sequence[signal.Signals]) -> Iterator[threading.Event]:
-    """These signals ask to stop after the step under way; a second one stops at once."""
+    """The first of these signals stops after the current step, a second one at once."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped

@@ -1,4 +1,4 @@
-"""What a finished run says of the images that it learnt from without their labels, which are read only now."""
+"""A finished run's answers to its own unlabelled images, whose labels are read only now."""
 
 from __future__ import annotations
 
@@ -21,33 +21,30 @@ from certus.training.threads import threads
 def answer_unlabelled(folder: RunFolder) -> None:
     """Write unlabelled.safetensors: the run's answers to its unlabelled images, as predictions.safetensors has them.
 
-    Images whose label nobody knows are left out. Where the file is there already, nothing is done.
+    Images without a known label are left out. An existing file is kept.
     """
     if folder.unlabelled.is_file():
         return
     config = folder.load_config()
     if not folder.finished():
-        raise UsageError(f"{folder.path} is not finished: train it to the end with --resume {folder.path}.")
+        raise UsageError(f"{folder.path} is not finished: train it to the end with `resume` {folder.path}.")
     with threads(config.threads), untouched_generator():
-        run = build(replace(config, init=""))  # the weights are the checkpoint's, whatever they started from
+        run = build(replace(config, init=""))  # the weights come from the checkpoint
         part = unlabelled_part(run, folder)
         found = checkpoint.read(folder.checkpoints)
         if found is None:
-            raise CertusError(f"{folder.path} has no checkpoint any more, and so no networks to ask.")
+            raise CertusError(f"{folder.path} has no checkpoint any more, so its networks cannot answer.")
         restore(run, found)
         put(folder.unlabelled, save(answers(run.method.answers, run.data.normalised, part, config.seed)))
 
 
 def unlabelled_part(run: Run, folder: RunFolder) -> Part:
-    """The run's own unlabelled images with their true labels, as far as anybody knows them."""
+    """The run's unlabelled images that have a known label, with it."""
     if not run.method.answers:
         raise UsageError(f"{folder.path} is a pretraining run, which has no answers.")
     folder.check_data(run)
-    train, places = run.data.train, run.split.unlabelled
-    places = places[train.labels[places] >= 0]
-    if not len(places):
-        raise UsageError(
-            f"Nobody knows the label of any unlabelled image of {folder.path}, so how right its answers are cannot be "
-            "told."
-        )
-    return Part(train.images[places], train.labels[places])
+    train, index = run.data.train, run.split.unlabelled
+    index = index[train.labels[index] >= 0]
+    if not len(index):
+        raise UsageError(f"No unlabelled image of {folder.path} has a known label, so accuracy cannot be computed.")
+    return Part(train.images[index], train.labels[index])

@@ -1,0 +1,105 @@
+"""The functions that one imports: `certus.train` and `certus.compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from certus.config import resolve
+from certus.errors import UsageError
+from certus.model import Model, load
+from certus.training.build import build
+from certus.training.loop import Tick, ignore
+from certus.training.loop import train as train_run
+from certus.training.planning import complete
+from certus.training.run_folder import RunFolder
+
+
+def train(
+    data: str | Path | None = None,
+    *,
+    method: str | None = None,
+    labels: int | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    listen: Callable[[Tick], None] = ignore,
+    **settings: Any,
+) -> Model:
+    """Train a classifier from a few labels and many unlabelled images.
+
+    A setting that is not given has the value that suits the data set and the method. Ctrl-C saves the run and raises
+    `certus.errors.Interrupted`; `resume` continues it to the bit-identical result.
+
+    Parameters
+    ----------
+    data : str or Path
+        A data set by name (`certus data` lists them), or a folder of pictures.
+    method : str
+        One of `certus methods`.
+    labels : int
+        How many labels the run may see; 0 means all.
+    steps, epochs, minutes : number
+        How long to train; give one of them at most. An epoch is a pass over the unlabelled images.
+    seed : int
+        Of the split, the initialisation and every random draw.
+    options : dict
+        Options of the method, as in `certus methods NAME`: {"weight": 5.0}.
+    out : str or Path
+        The run's folder. The default is a new folder under `runs/`.
+    resume : str or Path
+        Continue the run in this folder instead of starting one. Then give nothing else, except `listen`.
+    listen : callable
+        Called with a `Tick` after every step: step, steps, epoch, losses, validation_error, …
+    **settings
+        Any other setting of `certus train --help`: width=32, dropout=0.3, learning_rate=0.05, …
+
+    Returns
+    -------
+    Model
+        `model.predict(images)` answers; `model.result` has the errors; `model.folder` is the run's folder.
+
+    Examples
+    --------
+    >>> import certus
+    >>> model = certus.train("digits", labels=20, steps=60, out="my-run")
+    >>> sorted(model.result)[:3]
+    ['bytes', 'data', 'labels']
+    >>> import numpy as np
+    >>> prediction = model.predict(np.zeros((2, 8, 8), np.uint8))
+    >>> prediction.probabilities.shape, prediction.rank().tolist()
+    ((2, 10), [1, 2])
+    """
+    given = {"data": data and str(data), "method": method, "labels": labels, "steps": steps, "seed": seed}
+    chosen = {name: value for name, value in given.items() if value is not None} | settings
+    if resume is not None:
+        lengths = {"epochs": epochs, "minutes": minutes, "options": options, "out": out}
+        extra = [*chosen, *(name for name, value in lengths.items() if value is not None)]
+        if extra:
+            names = ", ".join(f"`{name}`" for name in extra)
+            raise UsageError(f"`resume` continues a run as it was started: leave out {names}.")
+        folder = RunFolder(Path(resume))
+        config = folder.load_config()
+        if not folder.finished():
+            train_run(build(config), folder, listen)
+        return load(folder.path)
+    one_length(steps, epochs, minutes)
+    config = complete(resolve({**chosen, "options": dict(options or {})}), epochs, minutes)
+    folder = RunFolder.new(out, config)
+    train_run(build(config), folder, listen)
+    return load(folder.path)
+
+
+def one_length(steps: float | None, epochs: float | None, minutes: float | None) -> None:
+    """Refuse two lengths, and lengths that are not positive."""
+    given = {n: v for n, v in (("steps", steps), ("epochs", epochs), ("minutes", minutes)) if v is not None}
+    if len(given) > 1:
+        raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
+    for name, value in given.items():
+        if not value > 0:
+            raise UsageError(f"`{name}` must be more than 0, but is {value:g}.")
