@@ -30,6 +30,10 @@ class BuildContext:
     normalised: Callable[[Tensor], Tensor]
     weak: Augmentation
 
+    def weak_view(self, indices: Tensor, generator: torch.Generator) -> Tensor:
+        """These training images, normalised and under the weak augmentation."""
+        return self.weak(self.normalised(self.images[indices.to(self.images.device)]), generator)
+
     @classmethod
     def bare(cls, network: Networks, classes: int) -> BuildContext:
         """Without images: enough to print a recipe, or to load the networks that answer."""

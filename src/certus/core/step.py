@@ -17,6 +17,7 @@ from torch.func import functional_call
 
 from certus.certainty.draws import Collector, Plan, Tree
 from certus.core.schedules import Clock
+from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, frozen_statistics
 from certus.networks.roles import role
@@ -52,7 +53,7 @@ class Step:
         """The batch under the augmentation of this kind that belongs to perturbation `name`."""
         return self.once(
             ("view", name, kind),
-            lambda: channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
+            lambda: to_channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
         )
 
     def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
@@ -136,11 +137,6 @@ class Step:
         if key not in self._done:
             self._done[key] = make()
         return self._done[key]
-
-
-def channels_last(x: Tensor) -> Tensor:
-    """Images in channels_last memory format, in which convolutions are quick; other inputs stay as they are."""
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 def features_and_logits(net: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,9 +22,9 @@ class Split:
 
     def visible(self, labels: Tensor) -> Tensor:
         """The labels that a run may see: −1 for every image that is not in `labelled`."""
-        seen = torch.full_like(labels, -1)
-        seen[self.labelled] = labels[self.labelled]
-        return seen
+        visible = torch.full_like(labels, -1)
+        visible[self.labelled] = labels[self.labelled]
+        return visible
 
 
 def split(
@@ -100,9 +100,9 @@ def draw_balanced(data: Dataset, order: Tensor, count: int, random: torch.Genera
 
 def corrupt(labels: Tensor, fraction: float, classes: int, seed: int) -> Tensor:
     """Replace this fraction of the visible labels by uniformly random ones, which may be right by chance."""
-    seen = (labels >= 0).nonzero().squeeze(1)
+    visible = (labels >= 0).nonzero().squeeze(1)
     random = generator(seed, "label noise")
-    chosen = seen[torch.randperm(len(seen), generator=random)[: round(fraction * len(seen))]]
+    chosen = visible[torch.randperm(len(visible), generator=random)[: round(fraction * len(visible))]]
     noisy = labels.clone()
     noisy[chosen] = torch.randint(classes, (len(chosen),), generator=random)
     return noisy

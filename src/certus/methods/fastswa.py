@@ -1,4 +1,7 @@
-"""Mean Teacher with fastSWA: the network that answers has the mean of the student's weights over cycles at the end."""
+"""Mean Teacher with fastSWA: the mean of the student's weights over the end of training answers.
+
+There the learning rate goes through cycles, so that the averaged weights differ from each other.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def fastswa(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "mean-teacher-fastswa",
-        "Mean Teacher; the mean of the student's weights over cycles at the end of training answers",
+        "Mean Teacher that answers with the mean of the student's weights over the end of training",
         "Athiwaratkun, Finzi, Izmailov & Wilson 2019, There Are Many Consistent Explanations of Unlabeled Data",
         Options,
         fastswa,

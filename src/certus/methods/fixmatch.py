@@ -24,7 +24,7 @@ class Options:
     ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
     threshold: float = option(0.95, "τ, lowest confidence of a pseudo-label", between(0, 1))
     student_view: str = option("strong", "view that learns the pseudo-label: strong or weak", one_of("strong", "weak"))
-    decay: float = option(0.999, "α of the moving average of the weights, which answers", between(0, 1))
+    decay: float = option(0.999, "α of the moving average of the weights, the network that answers", between(0, 1))
 
 
 def fixmatch(context: BuildContext, options: Options) -> Method:

@@ -19,7 +19,7 @@ from certus.teachers import ClassMemory
 
 
 def memory_loss(logits: Tensor, remembered: Tensor) -> Tensor:
-    """(B,) H(p̂) + max_c p̂_c · KL(p ‖ p̂): the memory's entropy, and its divergence from the network, by confidence."""
+    """(B,) H(p̂) + max_c p̂_c · KL(p ‖ p̂): the memory's entropy, and its weighted divergence from the network."""
     log_p = logits.log_softmax(1)
     remembered = remembered.clamp(min=1e-8)
     divergence = (log_p.exp() * (log_p - remembered.log())).sum(1)

@@ -68,7 +68,7 @@ class Fused(nn.Module):
             module._buffers.update(module._parameters)
             module._parameters.clear()
             module._non_persistent_buffers_set.update(module._buffers)
-        replace_dropout(self.net, QuickDropout if quick else nn.Dropout if channels_last(net) else OrderedDropout)
+        replace_dropout(self.net, QuickDropout if quick else nn.Dropout if uses_channels_last(net) else OrderedDropout)
         self.eval().refresh()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,10 +95,15 @@ class Fused(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """Images in channels_last memory format; other inputs stay as they are."""
+    """The first layer of a fused copy."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+        return to_channels_last(x)
+
+
+def to_channels_last(x: Tensor) -> Tensor:
+    """Images in channels_last memory format, in which convolutions are quick; other inputs stay as they are."""
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
 def replace_dropout(net: nn.Module, kind: type[nn.Dropout]) -> None:
@@ -118,7 +123,7 @@ def has_tensors(module: nn.Module) -> bool:
     return bool(module._parameters or module._buffers)
 
 
-def channels_last(net: nn.Module) -> bool:
+def uses_channels_last(net: nn.Module) -> bool:
     """Whether the network computes in channels_last. On some CPUs this decides the order of dropout masks."""
     kernels = [p for p in net.parameters() if p.ndim == 4 and not p.is_contiguous()]
     return any(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)

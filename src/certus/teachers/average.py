@@ -65,8 +65,7 @@ class Average(nn.Module):
         self.net.train()
         for indices in context.pool[order].split(len(step.batch)):
             if len(indices) > 1 or len(context.pool) == 1:
-                images = context.normalised(context.images[indices.to(context.images.device)])
-                self.net(context.weak(images, random))
+                self.net(context.weak_view(indices, random))
         self.net.eval()
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

@@ -88,8 +88,7 @@ class Propagation(nn.Module):
         random = step.generator("views for propagation")
         features, uncertainty = [], []
         for i, indices in enumerate(context.pool.split(512)):
-            images = context.normalised(context.images[indices.to(context.images.device)])
-            x = context.weak(images, random)
+            x = context.weak_view(indices, random)
             with evaluating(student):
                 features.append(features_and_logits(student, x)[0])
             if self.draws:
