@@ -117,6 +117,18 @@ def test_flags_override_a_run_file(finished: Path, here: Path) -> None:
     assert (config.steps, config.options["draws"], config.options["teachers"], config.width) == (1, "2", 2, 4)
 
 
+def test_another_method_does_not_inherit_the_options_of_a_run_file(finished: Path, here: Path) -> None:
+    words = ["train", "--config", str(finished / "config.toml"), "--method", "mean-teacher", "--steps", "1"]
+    assert run([*words, "--out", "run"]) == 0
+    config = RunFolder(here / "run").load_config()
+    assert (config.method, config.options["teachers"], config.width) == ("mean-teacher", 1, 4)
+
+
+def test_zero_steps_are_those_of_the_epochs(here: Path) -> None:
+    assert run(["train", *TINY, "--method", "supervised", "--steps", "0", "--epochs", "0.5", "--out", "run"]) == 0
+    assert RunFolder(here / "run").load_result()["steps"] == 8
+
+
 def test_version_and_help_need_no_command() -> None:
     done = certus("--version", cwd=Path.cwd())
     assert (done.returncode, done.stdout) == (0, f"certus {__version__}\n")
@@ -171,7 +183,7 @@ def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
         ("train --method ft-cll --help", "There is no method 'ft-cll'. Did you mean 'ft-ccl'?"),
         ("train --lables 3 --help", "There is no option '--lables'. Did you mean '--labels'?"),
         ("train --hard maybe", "certus train does not understand 'maybe'."),
-        ("train --steps 0", "--steps must be more than 0, but is 0."),
+        ("train --steps -1", "--steps must be more than 0, but is -1."),
         ("pretrain --labels 20", "There is no option '--labels'."),
         ("pretrain --epochs 0", "--epochs must be more than 0, but is 0."),
         ("train --metric random --draws 3", "--draws would change nothing: metric random needs no draws."),
@@ -185,6 +197,8 @@ def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
         ("evaluate", "certus evaluate needs the folder of a run."),
         ("evaluate no-such", "no-such holds no run"),
         ("evaluate no-such --draws -1", "--draws must be at least 0, but is -1."),
+        ("evaluate no-such --draws 0", "Without draws there is no pe to rank by: use --metric confidence."),
+        ("evaluate no-such --metric vp", "There is no metric 'vp'."),
         ("predict", "certus predict needs the folder of a run, and a folder of pictures or one picture."),
         ("report", "certus report needs the folder of a run, or of a comparison."),
         ("report no-such", "There is no folder no-such."),

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from certus.certainty import scores
+from certus.certainty.metrics import METRICS
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.data import Part, is_folder
@@ -44,8 +45,7 @@ class Options:
 def run(options: Options) -> int:
     if options.run is None:
         raise UsageError("certus evaluate needs the folder of a run.")
-    if options.draws < 0:
-        raise UsageError(f"--draws must be at least 0, but is {options.draws}.")
+    check_certainty(options.metric, options.draws)
     folder = RunFolder(options.run)
     config = folder.load_config()
     model = load(folder.path)
@@ -74,6 +74,16 @@ def run(options: Options) -> int:
     else:
         show(result)
     return 0
+
+
+def check_certainty(metric: str, draws: int) -> None:
+    """Refuse a metric that cannot be computed from so many draws."""
+    if metric not in (*METRICS, "confidence"):
+        raise unknown("metric", metric, (*METRICS, "confidence"))
+    if draws < 0:
+        raise UsageError(f"--draws must be at least 0, but is {draws}.")
+    if not draws and metric != "confidence":
+        raise UsageError(f"Without draws there is no {metric} to rank by: use --metric confidence.")
 
 
 def show(result: dict[str, Any]) -> None:

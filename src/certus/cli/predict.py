@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from certus.certainty.metrics import METRICS
+from certus.cli.evaluate import check_certainty
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.data.decode import SUFFIXES, stream
@@ -46,8 +46,11 @@ class Options:
 def run(options: Options) -> int:
     if options.run is None or options.pictures is None:
         raise UsageError("certus predict needs the folder of a run, and a folder of pictures or one picture.")
-    check(options)
-    write = WRITERS[options.out.suffix]
+    check_certainty(options.metric, options.draws)
+    if options.top < 1:
+        raise UsageError(f"--top must be at least 1, but is {options.top}.")
+    if options.out.suffix not in WRITERS:
+        raise unknown("file type", options.out.suffix or "(none)", WRITERS)
     folder = RunFolder(options.run)
     config, model = folder.load_config(), load(folder.path)
     if len(model.shape) != 3:
@@ -70,24 +73,11 @@ def run(options: Options) -> int:
             skipped += lost
     for rank, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
         rows[i]["rank"] = rank
-    write(options.out, rows)
+    WRITERS[options.out.suffix](options.out, rows)
     print(f"{len(rows):,} pictures in {options.out}, ranked by {options.metric}: 1 is the most certain.")
     for path, why in skipped:
         print(f"certus: {path} was left out: {why}", file=sys.stderr)
     return 1 if skipped and not rows else 0
-
-
-def check(options: Options) -> None:
-    if options.metric not in (*METRICS, "confidence"):
-        raise unknown("metric", options.metric, (*METRICS, "confidence"))
-    if options.top < 1:
-        raise UsageError(f"--top must be at least 1, but is {options.top}.")
-    if options.draws < 0:
-        raise UsageError(f"--draws must be at least 0, but is {options.draws}.")
-    if not options.draws and options.metric != "confidence":
-        raise UsageError(f"Without draws there is no {options.metric} to rank by: use --metric confidence.")
-    if options.out.suffix not in WRITERS:
-        raise unknown("file type", options.out.suffix or "(none)", WRITERS)
 
 
 def find(path: Path) -> Iterator[Path]:

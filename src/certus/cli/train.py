@@ -87,7 +87,8 @@ def resume(path: Path, options: Options) -> int:
 
 def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[str, Any]) -> Config:
     """The settings that were given, over those of a run file; complete, with the number of steps."""
-    lengths = {"epochs": options.epochs, "minutes": options.minutes, "steps": options.settings.get("steps")}
+    steps = options.settings.get("steps") or None  # 0 is as if it were not given
+    lengths = {"epochs": options.epochs, "minutes": options.minutes, "steps": steps}
     chosen = {name: length for name, length in lengths.items() if length is not None}
     if len(chosen) > 1:
         raise UsageError(f"Give only one of {', '.join(map(spelled, chosen))}.")
