@@ -7,58 +7,81 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from certus.cli.flags import flag, flag_names, many, spelled, with_flags
 from certus.cli.progress import console, many_progress
-from certus.cli.train import Given, typed_settings
+from certus.cli.settings import config_flags, option_flags
 from certus.config import Config, resolve
 from certus.data import load
 from certus.errors import CertusError, UsageError
 from certus.experiments import compare
 from certus.methods import METHODS, recipe
-from certus.methods.recipe import flag, shown
+from certus.methods.recipe import shown
 from certus.report import overview
 from certus.report.statistics import difference_text, mean_text
 from certus.training.planning import complete
 from certus.training.run_folder import RunFolder, put, put_json
 from certus.training.stopping import Interrupted
 
+COMPARISON = "comparison"
 
-def compare_command(args: Any, given: Given) -> int:
-    names = list(METHODS) if args.methods == "all" else [m for m in args.methods.split(",") if m]
+
+@dataclass(frozen=True)
+class Options:
+    """Train several methods over several seeds and print the table of their errors.
+
+    All runs with the same seed see the same labels. Several runs are trained at the same time, one process each. If
+    it is stopped, the same command goes on from there.
+
+    The methods' own options are flags too: certus methods NAME lists them. Each goes to the methods that have it.
+    """
+
+    methods: str = flag(
+        "the methods' names, with commas between them; or all", "supervised,mean-teacher,ft-ccl", group=COMPARISON
+    )
+    seeds: int = flag("number of seeds, counted from 0", 5, group=COMPARISON)
+    epochs: float | None = flag("passes over the unlabelled images", None, "by data set", COMPARISON)
+    workers: int | None = flag("runs trained at the same time", None, "one per core", COMPARISON)
+    out: Path | None = flag("the folder of the runs", None, "runs/compare-…", COMPARISON)
+    json: bool = flag("print the results as JSON", False, group=COMPARISON)
+    settings: Mapping[str, Any] = many(config_flags("method", "seed", "threads", "steps"))
+    method_options: Mapping[str, Any] = many(option_flags())
+
+
+def run(options: Options) -> int:
+    names = list(METHODS) if options.methods == "all" else [m for m in options.methods.split(",") if m]
     if not names or len(set(names)) < len(names):
-        raise UsageError(f"--methods must name each method once, with commas between, but is {args.methods!r}.")
-    if args.seeds < 1:
-        raise UsageError(f"--seeds must be at least 1, but is {args.seeds}.")
-    if args.workers < 0:
-        raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
-    if "epochs" in given and not args.epochs > 0:
-        raise UsageError(f"--epochs must be more than 0, but is {args.epochs:g}.")
-    common, options = typed_settings(args.settings, given), typed_settings(args.options, given)
+        raise UsageError(f"--methods must name each method once, with commas between, but is {options.methods!r}.")
+    for name, number in (("seeds", options.seeds), ("workers", options.workers)):
+        if number is not None and number < 1:
+            raise UsageError(f"--{name} must be at least 1, but is {number}.")
+    if options.epochs is not None and not options.epochs > 0:
+        raise UsageError(f"--epochs must be more than 0, but is {options.epochs:g}.")
     recipes = [recipe(name) for name in names]
-    for option in options:
+    for option in options.method_options:
         if not any(option in r.defaults() for r in recipes):
-            raise UsageError(f"None of {', '.join(names)} has an option {flag(option)}.")
-    out = args.out if "out" in given else None
+            raise UsageError(f"None of {', '.join(names)} has an option {spelled(option)}.")
+    out = options.out
     cells = []
     configs: dict[str, Config] = {}
-    for seed in range(args.seeds):
+    for seed in range(options.seeds):
         for known in recipes:
-            own = {o: v for o, v in options.items() if o in known.defaults()}
+            own = {o: v for o, v in options.method_options.items() if o in known.defaults()}
             if known.name not in configs:
-                config = resolve({**common, "method": known.name, "threads": 1, "options": own})
-                configs[known.name] = complete(config, args.epochs if "epochs" in given else None)
+                config = resolve({**options.settings, "method": known.name, "threads": 1, "options": own})
+                configs[known.name] = complete(config, options.epochs)
             config = replace(configs[known.name], seed=seed)
             out = out or Path("runs") / f"compare-{Path(config.data).name}-{config.labels}"
             folder = compare.cell_folder(out, known.name, seed)
             cells.append(compare.Cell(folder.path.name, known.name, config, folder))
     assert out is not None
-    return run_comparison(cells, out, args.workers or len(os.sched_getaffinity(0)), args.json)
+    return run_comparison(cells, out, options.workers or len(os.sched_getaffinity(0)), options.json)
 
 
 def run_comparison(cells: list[compare.Cell], out: Path, workers: int, as_json: bool) -> int:
@@ -105,7 +128,7 @@ def run_cells(cells: Sequence[compare.Cell], workers: int) -> tuple[Results, Fai
         def done(cell: compare.Cell, outcome: dict[str, Any] | CertusError) -> None:
             if isinstance(outcome, CertusError):
                 failed[cell.name] = outcome
-                progress.finish(cell.name, f"failed: {outcome}")
+                progress.finish(cell.name, f"failed: {sentence(outcome)}")
             else:
                 progress.finish(cell.name, f"done in {outcome['seconds']:.0f} s", outcome["seconds"])
 
@@ -118,8 +141,13 @@ def run_cells(cells: Sequence[compare.Cell], workers: int) -> tuple[Results, Fai
 
 def tell_failures(failed: Failures) -> int:
     for name, reason in failed.items():
-        print(f"certus: {name} failed: {reason}", file=sys.stderr)
+        print(f"certus: {name} failed: {sentence(reason)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def sentence(error: CertusError) -> str:
+    """The text of a run's error, with the names of settings as flags."""
+    return with_flags(str(error), flag_names(Options))
 
 
 def comparison_table(summary: Mapping[str, Any]) -> Table:

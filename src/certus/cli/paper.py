@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from rich.table import Table
 
 from certus import report
 from certus.cli.compare import Failures, Results, run_cells, tell_failures
+from certus.cli.flags import argument, flag
 from certus.cli.progress import console
-from certus.cli.train import Given
 from certus.errors import UsageError
 from certus.experiments import paper
 from certus.experiments.compare import Cell, check
@@ -28,50 +29,80 @@ from certus.training.run_folder import put, put_json
 from certus.training.unlabelled import answer_unlabelled
 
 
-def paper_command(args: Any, given: Given) -> int:
-    if not args.experiment:
+@dataclass(frozen=True)
+class Options:
+    """Repeat the paper's experiments.
+
+    Without a name, certus paper lists them. At the end it shows the results beside the paper's printed numbers. If it
+    is stopped, the same command goes on from there.
+    """
+
+    experiment: str | None = argument("[EXPERIMENT]", f"one of {', '.join(paper.EXPERIMENTS)}")
+    scale: str | None = flag(
+        "full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; cpu-short and "
+        "cpu-long: the same with other lengths",
+        None,
+        "full with a GPU, else cpu",
+    )
+    only: str = flag(
+        "run only the cells that match TASK, TASK/ARM or */ARM; * matches anything; several with ; between them", ""
+    )
+    seeds: int | None = flag("number of seeds, counted from 0", None, "full 5, else 3")
+    data_dir: str = flag("folder of the data sets' files", "", "$CERTUS_DATA or the user's cache")
+    workers: int | None = flag("runs trained at the same time", None, "one per core; with a GPU one")
+    out: Path | None = flag("the folder of the runs", None, "runs/paper-SCALE")
+    publish: Path | None = flag(
+        "also copy settings, metrics, results, tables and figures into this folder, but no weights"
+    )
+    finished: bool = flag("train nothing: make tables and figures of the finished runs", False)
+    list: bool = flag("print the names of the cells and run nothing", False)
+    json: bool = flag("print the results as JSON", False)
+
+
+def run(options: Options) -> int:
+    if options.experiment is None:
         list_experiments()
         return 0
-    what = paper.experiment(args.experiment)
-    scale = paper.scale_named(args.scale if "scale" in given else "full" if torch.cuda.is_available() else "cpu")
-    chosen = paper.chosen(what, scale, args.only)
-    if args.list:
+    what = paper.experiment(options.experiment)
+    scale = paper.scale_named(options.scale or ("full" if torch.cuda.is_available() else "cpu"))
+    chosen = paper.chosen(what, scale, options.only)
+    if options.list:
         for task, arm in chosen:
             print(f"{task.name}/{arm.name}")
         return 0
-    seeds = args.seeds if "seeds" in given else scale.seeds
-    for name, number in (("seeds", seeds), ("workers", args.workers if "workers" in given else 1)):
-        if number < 1:
+    seeds = scale.seeds if options.seeds is None else options.seeds
+    for name, number in (("seeds", seeds), ("workers", options.workers)):
+        if number is not None and number < 1:
             raise UsageError(f"--{name} must be at least 1, but is {number}.")
-    out = args.out if "out" in given else Path("runs") / f"paper-{scale.name}"
-    workers = args.workers or (1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)))
-    cells = paper.cells(chosen, scale, seeds, out, args.data_dir)
-    how = "those that are finished" if args.finished else f"{workers} at a time"
+    out = options.out or Path("runs") / f"paper-{scale.name}"
+    workers = options.workers or (1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)))
+    cells = paper.cells(chosen, scale, seeds, out, options.data_dir)
+    how = "those that are finished" if options.finished else f"{workers} at a time"
     console.print(f"{what.name}: {what.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     results: Results
     failed: Failures = {}
-    if args.finished:
+    if options.finished:
         for cell in cells:
             check(cell)
         results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
         if not results:
             raise UsageError(f"None of these runs is finished in {out}: without --finished they are trained.")
     else:
-        results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, args.data_dir), cells, workers)
+        results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, options.data_dir), cells, workers)
     finished = [cell for cell in cells if cell.name in results]
     if what.about == "uncertainty":
         for cell in finished:
             answer_unlabelled(cell.folder)
-    only = f" --only {shlex.quote(args.only)}" if args.only else ""
-    ready = " --finished" if args.finished else ""
+    only = f" --only {shlex.quote(options.only)}" if options.only else ""
+    ready = " --finished" if options.finished else ""
     command = f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}{ready}"
     summary = tables.summarise(what, scale, chosen, cells, results, command)
-    show(summary, what, args.json)
+    show(summary, what, options.json)
     write(summary, what, finished, out / what.name)
     console.print(f"Tables, report and figures: {out / what.name}", soft_wrap=True)
-    if "publish" in given:
-        publish(what, summary, finished, out / what.name, args.publish)
-        console.print(f"What is small of it: {args.publish}", soft_wrap=True)
+    if options.publish is not None:
+        publish(what, summary, finished, out / what.name, options.publish)
+        console.print(f"What is small of it: {options.publish}", soft_wrap=True)
     return tell_failures(failed)
 
 
