@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from certus import report
 from certus.cli.flags import argument, flag
 from certus.errors import UsageError
 from certus.methods import METHODS
+from certus.report.report import write_report
 from certus.report.runs import find
 from certus.training.unlabelled import answer_unlabelled
 
@@ -38,7 +38,7 @@ def run(options: Options) -> int:
         for found in find(options.runs):
             if found.result is not None and found.config.method in METHODS:
                 answer_unlabelled(found.folder)
-    done = report.write(options.runs, options.out, options.figures)
+    done = write_report(options.runs, options.out, options.figures)
     unfinished = "" if done.finished == done.runs else f" ({done.finished} finished)"
     print(f"{done.runs} run{'s' * (done.runs != 1)}{unfinished}, {len(done.figures)} figures: {options.out}")
     if options.figures is not None:
