@@ -1,9 +1,10 @@
-"""Does certainty matter to training? FT-CCL with the paper's, ours, the clean answer's and random ranks, over seeds.
+"""Does certainty matter to training? FT-CCL with the paper's certainty, ours, single-pass confidence and random ranks.
 
     python benchmarks/certainty.py --data digits --seeds 5
     python benchmarks/certainty.py --data cifar10 --data-dir DATA --seeds 3 --set labels=1000 width=16 steps=1500 …
 
-The same λ, ramp, steps and labels for all. Test errors are read once, after the last step; nothing is chosen by them.
+All arms have the same λ, ramp, steps and labels. Test errors are read once, after the last step; nothing is chosen by
+them. docs/performance.md has the result.
 """
 
 from __future__ import annotations

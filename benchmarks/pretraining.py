@@ -1,6 +1,8 @@
-"""What a start from RotNet is worth to supervised learning on digits: validation error without and with it, by seed.
+"""What is a start from RotNet worth to supervised learning on digits? Validation error without and with it, by seed.
 
-python benchmarks/pretraining.py --seeds 20
+    python benchmarks/pretraining.py --seeds 20
+
+docs/data.md has the result: −1.23 points [−3.07, +0.62], n = 20, 2 cores.
 """
 
 from __future__ import annotations

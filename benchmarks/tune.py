@@ -1,9 +1,9 @@
-"""Choose settings on validation labels: a grid of settings, each over seeds, best mean validation error first.
+"""Choose settings on validation labels: a grid of settings, each over seeds, the best mean validation error first.
 
     python benchmarks/tune.py --data digits --method ft-ccl --grid weight=5,20 learning_rate=0.1,0.2 --seeds 4
 
-The test set is never read. Differences to the first point are paired by seed, with a 95 % interval. Settings are those
-of `certus train`, method options among them, with `_` for `-`.
+The test set is never read. Differences to the first point are paired by seed, with a 95 % interval. The names in the
+grid are the settings of `certus train` and the options of the method, with `_` for `-`.
 """
 
 from __future__ import annotations
