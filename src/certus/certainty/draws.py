@@ -146,7 +146,7 @@ def walk(
                 "independent `draws`, or dropout with inplace=False."
             )
         if s + 1 == len(stages):
-            return moments.add(y.softmax(1))
+            return moments.add(y.float().softmax(1))
         for child in children(node, counts[s], counts[s + 1]):
             descend(s + 1, child, y)
         return None

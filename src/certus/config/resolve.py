@@ -23,6 +23,7 @@ from certus.data.split import Split, split
 from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import suitable, suitable_width
+from certus.networks.precision import decide_precision
 
 
 def resolve(given: Mapping[str, Any]) -> Config:
@@ -62,6 +63,7 @@ def decide(config: Config, data: Dataset) -> Config:
         network=name,
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,
+        precision=decide_precision(config.precision, device),
         threads=config.threads or len(os.sched_getaffinity(0)),
     )
 

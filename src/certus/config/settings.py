@@ -12,7 +12,8 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from certus.errors import UsageError, unknown
-from certus.methods.options import at_least, between
+from certus.methods.options import at_least, between, one_of
+from certus.networks.precision import PRECISIONS
 
 GROUPS = ("data and labels", "method", "network", "views", "training", "length", "machine")
 DATA, METHOD, NETWORK, VIEWS, TRAINING, LENGTH, MACHINE = GROUPS
@@ -57,13 +58,26 @@ class Config:
     labelled_batch: int = setting(TRAINING, 128, "labelled images per step", at_least(1))
     unlabelled_batch: int = setting(TRAINING, 384, "unlabelled images per step", at_least(1))
     steps: int = setting(LENGTH, 0, "training steps; 0: as many as the epochs need", at_least(0))
-    learning_rate: float = setting(
-        TRAINING, 0.1, "learning rate of SGD with Nesterov momentum; it falls to 0 along a cosine", at_least(0)
+    optimiser: str = setting(
+        TRAINING, "sgd", "sgd with Nesterov momentum, or muon for filters and hidden matrices", one_of("sgd", "muon")
+    )
+    learning_rate: float = setting(TRAINING, 0.1, "learning rate at the start of the run", at_least(0))
+    pace: str = setting(
+        TRAINING, "cosine", "how the learning rate falls to 0: cosine or linear", one_of("cosine", "linear")
     )
     momentum: float = setting(TRAINING, 0.9, "momentum of SGD", between(0, 0.999))
     weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", at_least(0))
+    label_smoothing: float = setting(
+        TRAINING, 0.0, "share of each label that is spread over all classes", between(0, 0.9)
+    )
 
     device: str = setting(MACHINE, "auto", "cpu or cuda; auto: a GPU if there is one")
+    precision: str = setting(
+        MACHINE,
+        "fp32",
+        "fp32, or bf16 in forward passes; auto: bf16 if the machine gains",
+        one_of(*PRECISIONS),
+    )
     threads: int = setting(MACHINE, 0, "CPU threads; 0: one per core", at_least(0))
 
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method, in full

@@ -29,6 +29,7 @@ class BuildContext:
     pool: Tensor  # (M,) indices of the images that it trains on, labelled and unlabelled
     normalised: Callable[[Tensor], Tensor]
     weak: Augmentation
+    smoothing: float = 0.0  # of the labels
 
     def weak_view(self, indices: Tensor, generator: torch.Generator) -> Tensor:
         """These training images, normalised and under the weak augmentation."""

@@ -10,7 +10,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from certus.core.schedules import cosine
 from certus.core.step import Step
 from certus.core.terms import Term
 from certus.data.batches import Sees
@@ -33,7 +32,7 @@ class Method:
     answers: tuple[nn.Module, ...]
     followers: tuple[Follower, ...] = ()
     sees: Sees = "both"
-    pace: Callable[[float], float] = cosine  # fraction of the run done -> factor of the learning rate
+    pace: Callable[[float], float] | None = None  # fraction of the run done -> factor of the rate; None: the run's
 
     def losses(self, step: Step) -> dict[str, Tensor]:
         return {name: term(step) for name, term in self.terms.items()}

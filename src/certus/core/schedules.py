@@ -65,6 +65,12 @@ def cosine(fraction: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * fraction))
 
 
+def linear(fraction: float) -> float:
+    """1 − x: from 1 at the start of a run to 0 at its end."""
+    return 1.0 - fraction
+
+
+PACES = {"cosine": cosine, "linear": linear}
 Schedule = Callable[[Clock], float]
 
 

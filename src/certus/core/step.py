@@ -82,7 +82,7 @@ class Step:
                 y = self._trunk(net, first, name, kind)
                 for stage in others:
                     y = stage(y)
-                return y
+                return y.float()
 
         return self.once(("answer", id(net), name, kind), forward)
 
@@ -103,7 +103,8 @@ class Step:
         """A student's answer to any images or with other weights, with the dropout of `name`; updates no statistics."""
         self.seed_dropout(name, net)
         with frozen_statistics(net):
-            return net(images) if weights is None else functional_call(net, dict(weights), (images,))
+            logits = net(images) if weights is None else functional_call(net, dict(weights), (images,))
+            return logits.float()
 
     def draw(self, net: nn.Module, name: str, plan: Plan, moments: Collector) -> None:
         """Add stochastic answers (B, C) to the moments, as probabilities, one by one: noise by the plan, no gradient.
@@ -149,4 +150,5 @@ def features_and_logits(net: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]
     finally:
         if hook is not None:
             hook.remove()
-    return features[0] if features else logits.new_empty(len(logits), 0), logits
+    logits = logits.float()  # losses are computed in fp32
+    return features[0].float() if features else logits.new_empty(len(logits), 0), logits

@@ -44,20 +44,24 @@ class Term(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CrossEntropy:
-    """Mean cross-entropy over the labelled images of the batch."""
+    """Mean cross-entropy over the labelled images; `smoothing` is the share of a label spread over all classes."""
 
     read: Read
+    smoothing: float = 0.0
 
     @property
     def student(self) -> nn.Module:
         return self.read.student
 
     def __call__(self, step: Step) -> Tensor:
-        loss = F.cross_entropy(self.read(step), step.batch.labels, ignore_index=-1, reduction="sum")
+        loss = F.cross_entropy(
+            self.read(step), step.batch.labels, ignore_index=-1, reduction="sum", label_smoothing=self.smoothing
+        )
         return loss / (step.batch.labels >= 0).sum().clamp(min=1)
 
     def __repr__(self) -> str:
-        return f"cross-entropy({self.read}, label)"
+        label = f"label smoothed by {self.smoothing:g}" if self.smoothing else "label"
+        return f"cross-entropy({self.read}, {label})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,7 +76,7 @@ def circle(
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         view = numbered("a", i, n)
-        terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view))
+        terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view), context.smoothing)
         terms[numbered("consistency", i, n)] = Consistency(
             read(student, view),
             sources[i],

@@ -100,7 +100,7 @@ def co_training(context: BuildContext, options: Options) -> Method:
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         see, other = See(student, VIEW), PartnerAnswer(students, i)
-        terms[f"supervised {i + 1}"] = CrossEntropy(see)
+        terms[f"supervised {i + 1}"] = CrossEntropy(see, context.smoothing)
         terms[f"agreement {i + 1}"] = Consistency(
             see, other, distance=js, weight=RampUp(options.agreement, options.ramp)
         )

@@ -91,7 +91,7 @@ def dual_student(context: BuildContext, options: Options) -> Method:
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         see = See(student, VIEWS[i % 2])
-        terms[f"supervised {i + 1}"] = CrossEntropy(see)
+        terms[f"supervised {i + 1}"] = CrossEntropy(see, context.smoothing)
         terms[f"consistency {i + 1}"] = Consistency(
             see, StochasticAnswer(student, VIEWS[1 - i % 2]), weight=RampUp(options.weight, options.ramp)
         )

@@ -36,7 +36,7 @@ def fixmatch(context: BuildContext, options: Options) -> Method:
         answers=(answering.net,),
         followers=(answering,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "pseudo": Consistency(
                 See(student, "a", options.student_view),
                 Own(student, "a"),

@@ -69,7 +69,7 @@ def label_propagation(context: BuildContext, options: Options) -> Method:
         students=(student,),
         answers=(student,),
         followers=(source,),
-        terms={"supervised": CrossEntropy(See(student, "a")), "propagated": term},
+        terms={"supervised": CrossEntropy(See(student, "a"), context.smoothing), "propagated": term},
     )
 
 

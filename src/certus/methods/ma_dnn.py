@@ -61,7 +61,7 @@ def ma_dnn(context: BuildContext, options: Options) -> Method:
         answers=(student,),
         followers=(memory,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "memory": MemoryTerm(student, "a", memory, RampUp(options.weight, options.ramp)),
         },
     )

@@ -36,7 +36,7 @@ def pi(context: BuildContext, options: Options) -> Method:
         students=(student,),
         answers=(student,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "consistency": Consistency(
                 See(student, "a"), StochasticAnswer(student, "b"), weight=RampUp(options.weight, options.ramp)
             ),

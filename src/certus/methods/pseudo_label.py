@@ -40,7 +40,7 @@ def pseudo_label(context: BuildContext, options: PseudoLabel) -> Method:
         students=(student,),
         answers=(student,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "pseudo": Consistency(
                 See(student, "a"),
                 Own(student, "a"),
@@ -59,7 +59,7 @@ def entropy_minimisation(context: BuildContext, options: Options) -> Method:
         students=(student,),
         answers=(student,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "entropy": Entropy(See(student, "a"), RampUp(options.weight, options.ramp)),
         },
     )

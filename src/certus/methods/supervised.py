@@ -22,7 +22,7 @@ def supervised(context: BuildContext, options: Options) -> Method:  # noqa: ARG0
         name="supervised",
         students=(student,),
         answers=(student,),
-        terms={"supervised": CrossEntropy(See(student, "a"))},
+        terms={"supervised": CrossEntropy(See(student, "a"), context.smoothing)},
         sees="labelled",
     )
 

@@ -35,7 +35,7 @@ def temporal_ensembling(context: BuildContext, options: Options) -> Method:
         answers=(student,),
         followers=(ensemble,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "consistency": Consistency(See(student, "a"), ensemble, weight=RampUp(options.weight, options.ramp)),
         },
     )

@@ -33,7 +33,7 @@ def vat(context: BuildContext, options: Options) -> Method:
     student, weight = context.network(0), RampUp(options.weight, options.ramp)
     clean = See(student, "a")
     terms: dict[str, Term] = {
-        "supervised": CrossEntropy(clean),
+        "supervised": CrossEntropy(clean, context.smoothing),
         "adversarial": Consistency(
             Adversarial(student, "a", options.epsilon, options.xi, options.iterations),
             Own(student, "a"),

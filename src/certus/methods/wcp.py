@@ -83,7 +83,7 @@ def wcp(context: BuildContext, options: Options) -> Method:
         students=(student,),
         answers=(student,),
         terms={
-            "supervised": CrossEntropy(See(student, "a")),
+            "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "worst case": Consistency(worst, Own(student, "a"), distance=kl, weight=weight),
             "entropy": Entropy(See(student, "a"), weight),
         },

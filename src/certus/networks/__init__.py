@@ -12,6 +12,7 @@ from torch import nn
 from certus.errors import UsageError, unknown
 from certus.networks.cnn13 import CNN13
 from certus.networks.mlp import MLP
+from certus.networks.sprint import Sprint
 from certus.networks.wrn import WRN
 
 
@@ -25,6 +26,7 @@ class Architecture:
     cpu_width: int  # without a GPU
     smallest: int = 0  # least length of the shorter side, in pixels; 0: the network takes vectors
     alternative: str = ""  # network for smaller images
+    sized: bool = False  # whether `build` also takes the size of the images
 
 
 NETWORKS = {
@@ -35,6 +37,9 @@ NETWORKS = {
         "cnn13 with one pooling layer less, for images under 16 pixels", partial(CNN13, small=True), 32, 16, 6, "mlp"
     ),
     "wrn-28": Architecture("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 32, 32, 8, "cnn13-small"),
+    "sprint": Architecture(
+        "a few wide layers at a low resolution, for the first minutes without a GPU", Sprint, 128, 128, 6, "mlp", True
+    ),
     "mlp": Architecture("two hidden layers with dropout, for vectors", MLP, 64, 64),
 }
 
@@ -69,4 +74,5 @@ def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout
             f"Images of {shape[1]}×{shape[2]} pixels are too small for network {name}: use `network` "
             f"{architecture.alternative}."
         )
-    return architecture.build(shape[0], classes, width, dropout)
+    size = {"size": min(shape[1:])} if architecture.sized else {}
+    return architecture.build(shape[0], classes, width, dropout, **size)

@@ -41,11 +41,13 @@ def autocast(precision: str, device: str) -> AbstractContextManager[object]:
 
 
 def decide_precision(asked: str, device: str) -> str:
-    """fp32 or bf16. A GPU has bf16; a processor has it if a child process survives it and is quicker with it."""
+    """fp32 or bf16. A GPU always has bf16; a processor if a child process survives it and gains from it."""
     if asked not in PRECISIONS:
         raise UsageError(f"`precision` must be auto, fp32 or bf16, but is {asked!r}.")
-    if asked == "fp32" or device == "cuda":
-        return "fp32" if asked == "fp32" else "bf16"
+    if device == "cuda":
+        return "bf16"
+    if asked == "fp32":
+        return "fp32"
     found = probe()
     if asked == "bf16" and not found.works:
         raise UsageError(f"`precision` bf16 does not work on this processor ({found.why}): use fp32.")

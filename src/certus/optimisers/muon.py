@@ -1,4 +1,4 @@
-"""Muon: momentum whose update is made orthogonal, for filters and hidden matrices; SGD for everything else.
+"""Muon: momentum whose update is made orthogonal, for filters and hidden matrices; Adam for everything else.
 
 A filter bank (O, I, kh, kw) is the matrix (O, I·kh·kw). Its update is near the matrix with all singular values 1,
 so that every direction moves equally far, however small its gradient. Each bank keeps its Frobenius norm √O: only its
@@ -7,7 +7,7 @@ direction is learnt, and no weight decay is needed. (Jordan et al. 2024, Muon.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -40,33 +40,61 @@ def kept_norm(weight: Tensor) -> Tensor:
     return weight * (len(weight) ** 0.5 / weight.norm().clamp(min=1e-7))
 
 
+def adam_update(mean: Tensor, square: Tensor, number: int, betas: tuple[float, float]) -> Tensor:
+    """m̂ / (√v̂ + ε) of Adam at its number-th step, counted from 1."""
+    first, second = (1 - beta**number for beta in betas)
+    return (mean / first) / ((square / second).sqrt() + 1e-8)
+
+
 class Muon(torch.optim.Optimizer):
-    """θ ← √O·θ/‖θ‖ − η·orthogonalised(momentum) for groups with `matrices`, Nesterov's SGD for the others."""
+    """θ ← √O·θ/‖θ‖ − η·orthogonalised(momentum) for groups of `matrices`, Adam for the others."""
 
     def __init__(self, groups: Iterable[dict[str, Any]]) -> None:
-        super().__init__(groups, {"lr": 0.0, "momentum": 0.0, "weight_decay": 0.0, "matrices": False, "steps": 3})
+        defaults = {"lr": 0.0, "momentum": 0.6, "betas": (0.85, 0.98), "matrices": False, "iterations": 3}
+        super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        assert closure is None, "the loss is computed by the caller"
+        assert closure is None, "the caller computes the loss"
         for group in self.param_groups:
-            rate, momentum = group["lr"], group["momentum"]
             for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                before = state.get("momentum_buffer")
-                before = torch.zeros_like(p) if before is None else before
-                if group["matrices"]:
-                    update, after = muon_update(p.grad, before, momentum, group["steps"])
-                    p.copy_(kept_norm(p).add_(update, alpha=-rate))
-                else:
-                    gradient = p.grad.add(p, alpha=group["weight_decay"])
-                    after = momentum * before + gradient
-                    p.add_(gradient.add(after, alpha=momentum), alpha=-rate)
-                state["momentum_buffer"] = after
+                if p.grad is not None:
+                    (self.move_matrix if group["matrices"] else self.move)(p, p.grad, group)
+
+    def move_matrix(self, p: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[p]
+        if not state:
+            state["momentum"] = torch.zeros_like(p)
+        update, state["momentum"] = muon_update(gradient, state["momentum"], group["momentum"], group["iterations"])
+        p.copy_(kept_norm(p).add_(update, alpha=-group["lr"]))
+
+    def move(self, p: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
+        state, betas = self.state[p], group["betas"]
+        if not state:
+            state.update(mean=torch.zeros_like(p), square=torch.zeros_like(p), number=torch.tensor(0))
+        state["mean"].lerp_(gradient, 1 - betas[0])
+        state["square"].lerp_(gradient.square(), 1 - betas[1])
+        state["number"] += 1
+        update = adam_update(state["mean"], state["square"], int(state["number"]), betas)
+        p.add_(update, alpha=-group["lr"])
 
 
-def is_matrix(name: str, parameter: nn.Parameter) -> bool:
-    """Filters and hidden matrices; the head, norms and biases are not."""
-    return parameter.ndim >= 2 and not name.startswith("head.")
+HEAD, REST = 0.25, 0.04  # learning rates of the head and of norms and biases, relative to that of the matrices
+
+
+def muon(students: Sequence[nn.Module], learning_rate: float) -> Muon:
+    """Muon for the filters and hidden matrices of these networks, Adam for their heads, norms and biases."""
+    groups: dict[float, list[nn.Parameter]] = {1.0: [], HEAD: [], REST: []}
+    for net in students:
+        for name, p in net.named_parameters():
+            groups[HEAD if name.startswith("head.") else 1.0 if p.ndim >= 2 else REST].append(p)
+    return Muon(
+        {
+            "params": parameters,
+            "lr": learning_rate * share,
+            "initial_lr": learning_rate * share,
+            "matrices": share == 1.0,
+        }
+        for share, parameters in groups.items()
+        if parameters
+    )

@@ -13,7 +13,7 @@ def sgd(
 ) -> torch.optim.SGD:
     """v ← μv + g + δθ, θ ← θ − η(g + δθ + μv); plain gradient descent without momentum."""
     return torch.optim.SGD(
-        parameters,
+        [{"params": list(parameters), "initial_lr": learning_rate}],
         lr=learning_rate,
         momentum=momentum,
         weight_decay=weight_decay,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from certus.config import Config, split_of
 from certus.core.build_context import BuildContext, Networks
@@ -18,13 +18,15 @@ from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import network
-from certus.optimisers import sgd
-from certus.randomness import seed_global, seed_of, untouched_generator
+from certus.networks.sprint import Sprint
+from certus.optimisers import muon, sgd
+from certus.randomness import generator, seed_global, seed_of, untouched_generator
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
 from certus.views import Augmentation, Chain, Noise, weak
 from certus.views.randaugment import RandAugment
 
+SAMPLE = 2000  # training images that a network may look at before it learns
 MakeNetwork = Callable[[], nn.Module]
 
 
@@ -50,14 +52,21 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
     labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
     images, labels = data.train.images.to(config.device), labels.to(config.device)
     views = make_views(config, data)
+    pool = torch.cat([parts.labelled, parts.unlabelled])
+
+    def sample() -> Tensor:
+        order = torch.randperm(len(pool), generator=generator(config.seed, "sample for networks"))
+        return data.normalised(data.train.images[pool[order[:SAMPLE]]])
+
     context = BuildContext(
-        network=make_networks(config, data.shape, len(data.classes), make),
+        network=make_networks(config, data.shape, len(data.classes), make, sample),
         classes=len(data.classes),
         images=images,
         labels=labels,
-        pool=torch.cat([parts.labelled, parts.unlabelled]),
+        pool=pool,
         normalised=data.normalised,
         weak=views["weak"],
+        smoothing=config.label_smoothing,
     )
     method = make_method(config, context)
     if method.sees == "both" and not len(parts.unlabelled):
@@ -77,12 +86,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         ),
         views=views,
         method=method,
-        optimiser=sgd(
-            [p for net in method.students for p in net.parameters()],
-            config.learning_rate,
-            config.momentum,
-            config.weight_decay,
-        ),
+        optimiser=make_optimiser(config, method),
         images=images,
         labels=labels,
         validation=data.validation if data.validation and not len(held_out) else held_out,
@@ -97,8 +101,17 @@ def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:
     return {"weak": gentle, "strong": Chain((gentle, Noise(2 * config.noise or 0.5)))}  # no pixels: more noise
 
 
-def make_networks(config: Config, shape: tuple[int, ...], classes: int, make: MakeNetwork | None = None) -> Networks:
-    """The run's networks, each with its own initialisation or from a pretraining run."""
+def make_networks(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+    make: MakeNetwork | None = None,
+    sample: Callable[[], Tensor] | None = None,
+) -> Networks:
+    """The run's networks, each with its own initialisation or from a pretraining run.
+
+    A network that starts from the images is given a sample of those that the run trains on.
+    """
     known = recipe(config.method)
     starts = [load_trunk(Path(start)) for start in config.init.split(",") if start]
 
@@ -108,11 +121,20 @@ def make_networks(config: Config, shape: tuple[int, ...], classes: int, make: Ma
         seed_global(config.seed, "initialisation", i)
         width = max(1, round(scale * config.width))
         net = make() if make else network(config.network, shape, known.classes or classes, width, config.dropout)
+        if sample and isinstance(net, Sprint):
+            net.prepare(sample())
         if starts:
             set_trunk(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     return student
+
+
+def make_optimiser(config: Config, method: Method) -> torch.optim.Optimizer:
+    if config.optimiser == "muon":
+        return muon(method.students, config.learning_rate)
+    parameters = [p for net in method.students for p in net.parameters()]
+    return sgd(parameters, config.learning_rate, config.momentum, config.weight_decay)
 
 
 def make_method(config: Config, context: BuildContext) -> Method:

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from certus.config import Config
 from certus.core.method import Method, total
-from certus.core.schedules import Clock
+from certus.core.schedules import PACES, Clock
 from certus.core.step import Batch, Step
 from certus.data import Dataset, Part
 from certus.data.batches import Batches
 from certus.data.split import Split
 from certus.errors import CertusError
+from certus.networks.precision import autocast
 from certus.randomness import seed_of
 from certus.training.evaluation import errors
 from certus.training.observer import Observer
@@ -56,7 +57,11 @@ class Run:
 
     def rate(self, number: int) -> float:
         """The learning rate of the number-th step."""
-        return self.config.learning_rate * self.method.pace(number / self.config.steps)
+        return self.config.learning_rate * self.pace(number)
+
+    def pace(self, number: int) -> float:
+        """The factor of every learning rate at the number-th step: the method's own, or that of the settings."""
+        return (self.method.pace or PACES[self.config.pace])(number / self.config.steps)
 
     def advance(self, number: int, observer: Observer | None = None) -> dict[str, Tensor]:
         """One training step; its losses by term. A loss that is not finite moves no weight and stops the run.
@@ -68,13 +73,13 @@ class Run:
             step = self.step(number)
         if observer:
             step = observer.timed(step)
-        with phase("losses"), torch.autocast("cuda", torch.bfloat16, enabled=self.images.is_cuda):
+        with phase("losses"), autocast(self.config.precision, self.config.device):
             losses = self.method.losses(step)
         detached = {name: loss.detach() for name, loss in losses.items()}
         if not self.images.is_cuda:
             check_finite(detached, number)
         for group in self.optimiser.param_groups:
-            group["lr"] = self.rate(number)
+            group["lr"] = group["initial_lr"] * self.pace(number)
         with phase("backward"):
             self.optimiser.zero_grad(set_to_none=True)
             loss = total(losses)
