@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from certus.config import resolve
-from certus.errors import UsageError
+from certus.errors import CertusError, UsageError
+from certus.experiments.compare import comparison_cells, run_cells, write_comparison
 from certus.model import Model, load
+from certus.report.statistics import Comparison
 from certus.training.build import build
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
-from certus.training.planning import complete
+from certus.training.planning import check_length, complete
 from certus.training.run_folder import RunFolder
 
 
@@ -88,18 +90,70 @@ def train(
         if not folder.finished():
             train_run(build(config), folder, listen)
         return load(folder.path)
-    one_length(steps, epochs, minutes)
+    check_length(steps, epochs, minutes)
     config = complete(resolve({**chosen, "options": dict(options or {})}), epochs, minutes)
     folder = RunFolder.new(out, config)
     train_run(build(config), folder, listen)
     return load(folder.path)
 
 
-def one_length(steps: float | None, epochs: float | None, minutes: float | None) -> None:
-    """Refuse two lengths, and lengths that are not positive."""
-    given = {n: v for n, v in (("steps", steps), ("epochs", epochs), ("minutes", minutes)) if v is not None}
-    if len(given) > 1:
-        raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
-    for name, value in given.items():
-        if not value > 0:
-            raise UsageError(f"`{name}` must be more than 0, but is {value:g}.")
+def compare(
+    data: str | Path | None = None,
+    methods: Sequence[str] = ("supervised", "mean-teacher", "ft-ccl"),
+    *,
+    seeds: int = 5,
+    labels: int | None = None,
+    epochs: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    workers: int = 0,
+    **settings: Any,
+) -> Comparison:
+    """Train several methods on the same few labels over several seeds.
+
+    Runs are trained in other processes, so a script that calls it needs the guard `if __name__ == "__main__":`. If
+    it is stopped, the same call continues where it was.
+
+    Parameters
+    ----------
+    data : str or Path
+        A data set by name, or a folder of pictures.
+    methods : sequence of str
+        Their names; `certus methods` lists them.
+    seeds : int
+        How many: 0, 1, … Every method has the same labels at the same seed.
+    labels : int
+        How many labels each run may see; 0 means all.
+    epochs : float
+        Passes over the unlabelled images.
+    options : dict
+        Options of the methods. Each method gets those that it has.
+    out : str or Path
+        The folder of the runs and of the results. The default is `runs/compare-DATA-LABELS`.
+    workers : int
+        Runs that are trained at the same time; 0 means one per core.
+    **settings
+        Any other setting of `certus compare --help`.
+
+    Returns
+    -------
+    Comparison
+        Mean ± standard deviation over seeds, and the difference to supervised learning, paired by seed.
+        `print(comparison)` shows the table.
+
+    Examples
+    --------
+    >>> import certus
+    >>> comparison = certus.compare(
+    ...     "moons", ["supervised", "ft-ccl"], seeds=2, epochs=1, workers=1, out="two"
+    ... )  # doctest: +SKIP
+    >>> print(comparison)  # doctest: +SKIP
+    """
+    given = {"data": data and str(data), "labels": labels}
+    chosen = {name: value for name, value in given.items() if value is not None} | settings
+    cells = comparison_cells(methods, seeds, chosen, options, epochs, None if out is None else Path(out))
+    results, failures = run_cells(cells, workers)
+    if failures:
+        name, reason = next(iter(failures.items()))
+        raise CertusError(f"{len(failures)} of {len(cells)} runs failed. {name}: {reason}")
+    return write_comparison(cells, results, cells[0].folder.path.parent)[0]

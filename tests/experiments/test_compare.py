@@ -8,39 +8,19 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import scipy.stats
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from certus.cli.main import run
-from certus.errors import UsageError
-from certus.experiments.compare import Pool, mean_std, paired
+from certus.errors import Interrupted, UsageError
+from certus.experiments.cells import compare_cells
+from certus.experiments.compare import comparison_cells, run_cells, write_comparison
+from certus.experiments.pool import Pool
 from certus.training.run_folder import RunFolder
-from certus.training.stopping import Interrupted
 
 WORDS = "compare --data moons --width 8 --labelled-batch 6 --unlabelled-batch 100 --epochs 2 --out out".split()
-numbers = st.floats(0, 100)
-
-
-@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=8))
-def test_the_interval_is_scipys_paired_one(pairs: list[tuple[float, float]]) -> None:
-    a, b = ({i: p[side] for i, p in enumerate(pairs)} for side in (0, 1))
-    found = paired(a, b)
-    differences = [x - y for x, y in pairs]
-    mean, std = mean_std(differences)
-    assert found["mean"] == pytest.approx(mean)
-    if std and std > 1e-6:
-        result = scipy.stats.ttest_rel([p[0] for p in pairs], [p[1] for p in pairs]).confidence_interval(0.95)
-        assert (found["low"], found["high"]) == pytest.approx((result.low, result.high), rel=1e-6, abs=1e-6)
-
-
-def test_only_seeds_that_both_have_are_paired() -> None:
-    assert paired({0: 5.0, 1: 7.0, 2: 9.0}, {1: 6.0, 2: 6.0, 3: 1.0})["mean"] == 2.0
-    assert paired({0: 5.0}, {0: 4.0}) == {"n": 1, "mean": 1.0, "low": None, "high": None}
-    assert paired({0: 5.0}, {1: 4.0})["n"] == 0
 
 
 def test_compare_prints_a_table_and_writes_results_and_a_picture(
@@ -75,15 +55,71 @@ def test_compare_prints_a_table_and_writes_results_and_a_picture(
         run([*words, "--labels", "8"])
 
 
-def test_a_failed_run_is_said_and_the_others_are_kept(
+def test_the_same_from_python(tmp_path: Path) -> None:
+    settings = {"data": "moons", "width": 8, "labelled_batch": 6, "unlabelled_batch": 100}
+    options = {"weight": 2.0}  # pi has it, supervised has not
+    cells = comparison_cells(["supervised", "pi"], 2, settings, options, epochs=2, out=tmp_path)
+    assert [c.name for c in cells] == ["supervised-seed0", "pi-seed0", "supervised-seed1", "pi-seed1"]
+    assert [c.config.options.get("weight") for c in cells] == [None, 2.0, None, 2.0]
+    ticks, ended = set(), []
+    results, failures = run_cells(
+        cells, 1, lambda cell, _: ticks.add(cell.name), lambda cell, _: ended.append(cell.name)
+    )
+    assert not failures
+    assert ended == [cell.name for cell in cells]
+    assert ticks == set(ended)
+    comparison = compare_cells(cells, results)
+    for cell in cells:
+        assert comparison[cell.arm].errors[cell.config.seed] == cell.folder.load_result()["test_error"]
+    again, _ = run_cells(cells)  # reads the results
+    assert again == results
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"methods": []}, "`methods` must name each method once, but is empty"),
+        ({"methods": ["pi", "pi"]}, "`methods` must name each method once, but is pi, pi"),
+        ({"seeds": 0}, "`seeds` must be at least 1, but is 0"),
+        ({"epochs": 0.0}, "`epochs` must be more than 0, but is 0"),
+        ({"options": {"heat": 2.0}}, "None of supervised, pi has an option `heat`"),
+        ({"settings": {"data": "moon"}}, "moon"),
+    ],
+)
+def test_a_comparison_that_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        comparison_cells(**{"methods": ["supervised", "pi"], "settings": {"data": "moons"}, **given})
+
+
+def test_data_without_test_images_are_compared_by_validation_errors(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(12):
+            shade = 90 * (name == "dog") + 7 * i
+            Image.new("RGB", (16, 16), (shade, 90, 255 - shade)).save(tmp_path / "photos" / name / f"{i}.png")
+    settings = {"data": str(tmp_path / "photos"), "labels": 0, "validation": 4, "steps": 3, "width": 2}
+    cells = comparison_cells(["supervised"], 2, {**settings, "labelled_batch": 4}, out=tmp_path / "runs")
+    results, failures = run_cells(cells, 1)
+    assert not failures
+    comparison, picture = write_comparison(cells, results, tmp_path / "runs")
+    assert comparison.measure == "validation error"
+    assert comparison["supervised"].errors == {s: results[f"supervised-seed{s}"]["validation_error"] for s in (0, 1)}
+    assert picture
+    assert picture.is_file()
+
+
+def test_a_failed_run_is_reported_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = [*WORDS, "--methods", "supervised,pi", "--seeds", "1", "--weight", "1e38", "--ramp", "0"]
     assert run(words) == 1
-    said = capsys.readouterr()
-    assert "pi-seed0 failed: The loss turned" in said.err
-    assert json.loads((tmp_path / "out" / "results.json").read_text())["methods"]["supervised"]["n"] == 1
+    assert "pi-seed0 failed: The loss became" in capsys.readouterr().err
+    methods = json.loads((tmp_path / "out" / "results.json").read_text())["methods"]
+    assert (methods["supervised"]["n"], methods["pi"]["n"], methods["pi"]["mean"]) == (1, 0, None)
+    assert (tmp_path / "out" / "comparison.png").is_file()
 
 
 def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> None:
@@ -102,7 +138,7 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> 
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "every run is saved. Go on with: certus compare" in err
+    assert "every run is saved. Continue with: certus compare" in err
     stopped = RunFolder(tmp_path / "out" / "mean-teacher-seed0")
     assert not stopped.finished()
     assert list(stopped.checkpoints.iterdir())
@@ -112,11 +148,11 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> 
 
 
 def test_a_stopped_pool_begins_no_other_run() -> None:
-    """A worker that has trained its run to the end when the stop comes looks for another: it must find none."""
+    """A worker that finishes its run just as the pool stops asks for another: there must be none."""
     stopped = Pool(1)
     gone = SimpleNamespace(pid=None, is_alive=lambda: False, join=lambda **_: None)
     stopped.workers = [gone]  # type: ignore[list-item]
-    for name in ("begun by nobody", "nor this"):
+    for name in ("waiting", "waiting too"):
         stopped.tasks.put(name)
     stopped.__exit__(Interrupted)
     assert stopped.tasks.get(timeout=5) is None

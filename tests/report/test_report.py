@@ -28,11 +28,12 @@ from certus.certainty import scores
 from certus.cli.main import run
 from certus.config import resolve
 from certus.errors import UsageError
-from certus.experiments.compare import cell_folder
-from certus.report import answers, curves, targets, write
-from certus.report.runs import Arm, RunRecord, reference
+from certus.experiments.cells import cell_folder
+from certus.report import answers, curves, targets
+from certus.report.report import write_report
+from certus.report.runs import Arm, RunRecord
 from certus.training.build import build
-from certus.training.loop import Progress, ignore, train
+from certus.training.loop import Progress, train
 from certus.training.planning import complete
 from certus.training.run_folder import RunFolder
 from certus.training.unlabelled import answer_unlabelled
@@ -60,20 +61,9 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def reported(comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
-    place = tmp_path_factory.mktemp("report")
-    assert run(["report", str(comparison), "--out", str(place / "r.html"), "--figures", str(place / "figures")]) == 0
-    return (place / "r.html").read_text(), place / "r.html", place / "figures"
-
-
-def test_others_are_compared_with_the_longest_supervised_runs_whatever_their_order() -> None:
-    def arm(method: str, steps: int) -> Arm:
-        return Arm(
-            method, (RunRecord(RunFolder(Path("unread")), resolve({**DIGITS, "method": method, "steps": steps})),)
-        )
-
-    short, long, other = arm("supervised", 20), arm("supervised", 100), arm("ft-ccl", 1000)
-    assert reference([other, short, long]) is reference([long, other, short]) is long
-    assert reference([other]) is other
+    folder = tmp_path_factory.mktemp("report")
+    assert run(["report", str(comparison), "--out", str(folder / "r.html"), "--figures", str(folder / "figures")]) == 0
+    return (folder / "r.html").read_text(), folder / "r.html", folder / "figures"
 
 
 class Page(HTMLParser):
@@ -135,7 +125,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_every_figure_has_caption_and_
     of_targets = [f"consistency-{kind}" for kind in ("targets", "filter", "classes", "uncertainty")]
     for kind in (*of_targets, "bins", "class-pv", "confusion"):
         assert f"ft-ccl-{kind}" in names
-    assert "ft-ccl-unlabelled-bins" not in names  # nobody has asked
+    assert "ft-ccl-unlabelled-bins" not in names  # not answered
     for name in names:
         assert len(page.captions[name]) > 40
         assert len(table(page.figures[name])) > 0
@@ -182,12 +172,12 @@ def test_the_numbers_are_those_of_the_run_files(reported: tuple[str, Path, Path]
         a, b = (u[row["images"]]["quantiles"][1] for u in of_both)
         assert float(row["mean"]) == pytest.approx((a + b) / 2)
         assert float(row["std"]) == pytest.approx(abs(a - b) / 2**0.5)
-    said = [RunRecord(f, f.load_config()).said for f in runs]
+    given = [RunRecord(f, f.load_config()).answers for f in runs]
     last = [r for r in table(page.figures["risk-coverage"]) if r["arm"] == "ft-ccl"][-1]
-    expected = sum(scores.error(s["probabilities"], s["labels"]) for s in said) / 2
+    expected = sum(scores.error(a["probabilities"], a["labels"]) for a in given) / 2
     assert float(last["error (%)"]) == pytest.approx(expected)
     counted = sum(int(r["images"]) for r in table(page.figures["ft-ccl-confusion"]))
-    assert counted == 2 * len(said[0]["labels"])
+    assert counted == 2 * len(given[0]["labels"])
     downloads = re.findall(r'download="comparison.csv" href="data:text/csv;charset=utf-8,([^"]*)"', text)
     rows = {r["arm"]: r for r in table(unquote(downloads[0]))}
     errors = {m: [cell_folder(comparison, m, s).load_result()["test_error"] for s in (0, 1)] for m in rows}
@@ -198,9 +188,7 @@ def test_the_numbers_are_those_of_the_run_files(reported: tuple[str, Path, Path]
     assert "preliminary" in text
 
 
-def test_the_unlabelled_images_that_were_asked_are_drawn_before_the_test_images(
-    comparison: Path, tmp_path: Path
-) -> None:
+def test_answers_to_unlabelled_images_are_drawn_before_those_to_test_images(comparison: Path, tmp_path: Path) -> None:
     runs = [
         RunFolder(Path(shutil.copytree(cell_folder(comparison, "ft-ccl", s).path, tmp_path / str(s)))) for s in (0, 1)
     ]
@@ -208,12 +196,12 @@ def test_the_unlabelled_images_that_were_asked_are_drawn_before_the_test_images(
     for folder in runs:
         answer_unlabelled(folder)
         asked.append(load_file(folder.unlabelled))
-        write([f.path for f in runs], tmp_path / "r.html")
+        write_report([f.path for f in runs], tmp_path / "r.html")
         page = Page((tmp_path / "r.html").read_text())
         names = list(page.figures)
         assert names.index("ft-ccl-unlabelled-bins") == names.index("ft-ccl-bins") - 1
-        assert f"Means over n = {len(asked)};" in page.captions["ft-ccl-unlabelled-bins"]
-        assert "Means over n = 2;" in page.captions["ft-ccl-bins"]
+        assert f"Means over n = {len(asked)}." in page.captions["ft-ccl-unlabelled-bins"]
+        assert "Means over n = 2." in page.captions["ft-ccl-bins"]
         figures.append(page.figures)
     text = (tmp_path / "r.html").read_text()
     for images in ("unlabelled images (D_U)", "test images (D_T)"):
@@ -229,18 +217,18 @@ def test_the_unlabelled_images_that_were_asked_are_drawn_before_the_test_images(
         assert len(rows) == len(asked[0]["labels"]) // 100
 
 
-def test_seeds_that_know_the_labels_of_more_images_have_more_bins() -> None:
-    def said(n: int, wrong_from: int) -> dict[str, torch.Tensor]:
+def test_seeds_with_more_known_labels_have_more_bins() -> None:
+    def made(n: int, wrong_from: int) -> dict[str, torch.Tensor]:
         probabilities = torch.tensor([[0.9, 0.1]]).expand(n, 2)
         order = torch.arange(n)
         return {"probabilities": probabilities, "labels": (order >= wrong_from).long(), "pe": order / n}
 
-    (drawn,) = answers.ranked("bins", "unlabelled images", "D_U", "", [said(40, 20), said(48, 40)])
+    (drawn,) = answers.ranked("bins", "unlabelled images", "D_U", "", [made(40, 20), made(48, 40)])
     assert [row[2] for row in drawn.rows] == [100] * 5 + [50] * 5 + [0] * 2
 
 
 def observed(folder: Path, epochs: Sequence[dict[str, Any]], classes: int) -> RunRecord:
-    """A run of which only this was written of its targets."""
+    """A run that has recorded only these targets."""
     folder.mkdir()
     lines = [{"epoch": i + 1, "step": i + 1, "losses": {}, "targets": targets} for i, targets in enumerate(epochs)]
     RunFolder(folder).metrics.write_text("".join(json.dumps(li) + "\n" for li in lines))
@@ -266,19 +254,19 @@ def test_of_a_hundred_classes_only_the_rarest_the_median_and_the_most_frequent_a
             assert rows[epoch - 1][1:] == pytest.approx((epoch, np.mean(each), np.std(each, ddof=1), 2))
         assert rows[2][1:] == pytest.approx((3, 100 * of(pooled[0, 2] / pooled[0, 2].sum()), 0, 1))
     assert len(drawn.rows) == 9
-    assert "Here every target is taught" not in drawn.caption
+    assert "Here every target is used" not in drawn.caption
 
 
 @pytest.mark.parametrize("classes", [2, 10, 11])
 def test_up_to_ten_classes_have_a_line_each_beside_the_even_share(tmp_path: Path, classes: int) -> None:
-    told = {"consistency": {"classes": list(range(1, classes + 1)), "kept": {"all": 1.0}}}
-    (drawn,) = targets.classes(Arm("mean-teacher", (observed(tmp_path / "run", [told, told], classes),)))
+    record = {"consistency": {"classes": list(range(1, classes + 1)), "kept": {"all": 1.0}}}
+    (drawn,) = targets.classes(Arm("mean-teacher", (observed(tmp_path / "run", [record, record], classes),)))
     (axes,) = drawn.picture.axes
     *lines, even = axes.get_lines()
     assert np.unique(even.get_ydata()).tolist() == [100 / classes]
     labels = [line.get_label() for line in lines]
     assert labels == [f"class {c}" for c in range(classes)] if classes <= 10 else len(lines) == 3
-    assert "Here every target is taught" in drawn.caption
+    assert "Here every target is used" in drawn.caption
 
 
 def test_uncertainty_is_the_mean_of_students_and_seeds_and_its_band_is_over_seeds(tmp_path: Path) -> None:
@@ -305,7 +293,7 @@ def test_uncertainty_is_the_mean_of_students_and_seeds_and_its_band_is_over_seed
 @pytest.mark.parametrize(
     ("errors", "scale"), [((80.0, 20.0, 10.0), "log"), ((12.0, 11.0, 10.0), "linear"), ((50.0, 10.0, 0.0), "linear")]
 )
-def test_errors_that_fall_many_times_over_are_drawn_by_shares(
+def test_errors_that_fall_many_times_over_have_a_logarithmic_scale(
     tmp_path: Path, errors: tuple[float, ...], scale: str
 ) -> None:
     seen = observed(tmp_path / "run", [{}] * len(errors), 10)
@@ -326,25 +314,25 @@ def test_one_run_and_the_same_run_twice(comparison: Path, tmp_path: Path, capsys
     assert run(["report", str(one), str(one), "--out", str(tmp_path / "one.html")]) == 0
     assert capsys.readouterr().out.startswith("1 run, ")
     text = (tmp_path / "one.html").read_text()
-    assert "supervised has no consistency term, and so no targets to watch." in text
-    assert "difference [95 %]" not in text
+    assert "supervised has no consistency term, and so no targets." in text
+    assert "difference to" not in text
     shutil.copytree(one, tmp_path / "copy")
-    write([one, tmp_path / "copy"], tmp_path / "two.html")
+    write_report([one, tmp_path / "copy"], tmp_path / "two.html")
     assert "is the same run as" in (tmp_path / "two.html").read_text()
 
 
-def test_an_unfinished_run_shows_what_there_is(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_reported_so_far(tmp_path: Path) -> None:
     run_ = build(complete(resolve({**DIGITS, "method": "ft-ccl", "steps": STEPS, "options": {"draws": 2}})))
     folder = RunFolder(tmp_path / "run")
     folder.create(run_)
-    write([folder.path], tmp_path / "r.html")
-    assert "Nothing has been written by these runs yet" in (tmp_path / "r.html").read_text()
-    progress = Progress.of(run_, folder, run_.observer())
+    write_report([folder.path], tmp_path / "r.html")
+    assert "These runs have recorded nothing yet" in (tmp_path / "r.html").read_text()
+    progress = Progress.of(run_, folder, observe=True)
     for _ in range(run_.batches.per_epoch):
-        progress.advance(ignore)
+        progress.advance()
     with folder.metrics.open("a") as f:
         f.write('{"epoch": 2, "st')  # it is writing just now
-    assert write([folder.path], tmp_path / "r.html").finished == 0
+    assert write_report([folder.path], tmp_path / "r.html").finished == 0
     text = (tmp_path / "r.html").read_text()
     assert f"{run_.batches.per_epoch} of {STEPS} steps" in text
     assert "No run has finished yet" in text
@@ -355,7 +343,7 @@ def test_runs_without_the_observer_and_on_vectors(tmp_path: Path) -> None:
     moons = {"data": "moons", "labels": 6, "validation": 0, "width": 8, "labelled_batch": 6, "unlabelled_batch": 100}
     config = complete(resolve({**moons, "method": "mean-teacher", "steps": 8, "threads": 1}))
     train(build(config), RunFolder(tmp_path / "run"), observe=False)
-    write([tmp_path / "run"], tmp_path / "r.html")
+    write_report([tmp_path / "run"], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     assert "trained without the observer" in text
     assert "holds vectors" in text
@@ -365,7 +353,7 @@ def test_runs_without_the_observer_and_on_vectors(tmp_path: Path) -> None:
 def test_curves_under_label_noise_have_a_panel_each(tmp_path: Path) -> None:
     for noise in (0.0, 0.5):
         make(tmp_path / "runs" / f"a{noise}", "supervised", label_noise=noise, steps=4)
-    write([tmp_path / "runs"], tmp_path / "r.html")
+    write_report([tmp_path / "runs"], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     rows = table(Page(text).figures["label-noise"])
     assert {r["label noise"] for r in rows} == {"0.0", "0.5"}
@@ -375,7 +363,7 @@ def test_curves_under_label_noise_have_a_panel_each(tmp_path: Path) -> None:
     assert text.count('download="comparison-') == 2  # another task is another table
 
 
-def test_pictures_of_ones_own_and_data_that_are_gone(tmp_path: Path) -> None:
+def test_a_folder_of_pictures_and_data_that_are_gone(tmp_path: Path) -> None:
     from PIL import Image
 
     for name in ("cat", "dog", "unlabeled"):
@@ -385,36 +373,33 @@ def test_pictures_of_ones_own_and_data_that_are_gone(tmp_path: Path) -> None:
             Image.new("RGB", (16, 16), (shade, 90, 255 - shade)).save(tmp_path / "photos" / name / f"{i}.png")
     given = {"data": str(tmp_path / "photos"), "labels": 0, "validation": 4, "steps": 4}
     folder = make(tmp_path / "run", "mean-teacher", labelled_batch=4, unlabelled_batch=6, **given)
-    write([folder.path], tmp_path / "r.html")
+    write_report([folder.path], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
-    assert "Nobody knows the labels of the unlabelled images" in text
-    assert "There are no test images" in text
+    assert "No unlabelled image has a known label" in text
+    assert "The data set has no test images" in text
     assert "Validation error" in text
 
     lost = make(tmp_path / "lost", "supervised", steps=2)
     lost.config.write_text(lost.config.read_text().replace('data = "digits"', 'data = "svhn"'))
     lost.config.write_text(lost.config.read_text().replace('data_dir = ""', f'data_dir = "{tmp_path}"'))
-    write([lost.path], tmp_path / "r.html")
-    assert (
-        "The test images are left out, because svhn cannot be loaded here any more" in (tmp_path / "r.html").read_text()
-    )
+    write_report([lost.path], tmp_path / "r.html")
+    assert "The test images are not shown, because svhn cannot be loaded" in (tmp_path / "r.html").read_text()
 
 
-def test_a_finished_run_whose_answers_were_not_kept_says_so(tmp_path: Path) -> None:
+def test_the_report_says_that_answers_were_not_kept(tmp_path: Path) -> None:
     folder = make(tmp_path / "run", "supervised", steps=2)
     folder.predictions.unlink()
-    write([folder.path], tmp_path / "r.html")
+    write_report([folder.path], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
-    assert "only the results were kept" in text
-    assert "There are no test images" not in text
+    assert "The answers of these runs were not kept, only their results" in text
+    assert "The data set has no test images" not in text
 
 
-def test_a_bin_of_few_images_is_not_drawn_but_told() -> None:
+def test_a_bin_of_few_images_is_not_drawn_but_is_in_the_csv() -> None:
     labels = torch.zeros(31, dtype=torch.long)
     probabilities = torch.tensor([[0.95, 0.05]]).repeat(31, 1)
     probabilities[0] = torch.tensor([0.55, 0.45])  # alone in its bin
-    said = {"probabilities": probabilities, "labels": labels}
-    run = SimpleNamespace(said=said)
+    run = SimpleNamespace(answers={"probabilities": probabilities, "labels": labels})
     (drawn,) = answers.calibration([SimpleNamespace(name="arm", answering=[run])])  # type: ignore[list-item]
     assert [row[1] for row in drawn.rows] == [1, 30]
     _, curve = drawn.picture.axes[0].lines  # the first is the diagonal
@@ -422,12 +407,12 @@ def test_a_bin_of_few_images_is_not_drawn_but_told() -> None:
 
 
 def test_what_is_no_run_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    for words, said in (
+    for words, message in (
         ([str(tmp_path)], "holds no run"),
         ([str(tmp_path / "none")], "There is no folder"),
         ([], "needs the folder of a run"),
     ):
-        with pytest.raises(UsageError, match=said) as refused:
+        with pytest.raises(UsageError, match=message) as refused:
             run(["report", *words])
         assert refused.value.exit_code == 2
 
@@ -453,7 +438,7 @@ CHECK = """<script>addEventListener("load", () => {
 
 @pytest.mark.skipif(not BROWSER.exists(), reason="there is no /usr/bin/chromium: apt-get install chromium")
 @pytest.mark.parametrize("width", [1200, 390])
-def test_a_browser_shows_every_image_and_has_nothing_to_complain(
+def test_a_browser_shows_every_image_without_a_complaint(
     reported: tuple[str, Path, Path], tmp_path: Path, width: int
 ) -> None:
     text, _, _ = reported
@@ -469,7 +454,7 @@ def test_a_browser_shows_every_image_and_has_nothing_to_complain(
     assert imread(shot).shape[:2] == (900, width)
 
 
-def test_asked_for_the_unlabelled_images_it_asks_every_finished_run(tmp_path: Path) -> None:
+def test_the_unlabelled_option_makes_every_finished_run_answer_its_unlabelled_images(tmp_path: Path) -> None:
     done = make(tmp_path / "done", "ft-ccl")
     begun = make(tmp_path / "begun", "supervised")
     begun.result.unlink()

@@ -1,143 +1,163 @@
-"""The report's numbers against naive loops and scipy's and scikit-learn's own."""
+"""Comparisons against scipy and the standard library: means, intervals, p, the reference, and their three forms."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import statistics
 
-import numpy as np
 import pytest
 import scipy.stats
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import confusion_matrix, roc_auc_score
 
-from certus.certainty.scores import calibration_error
-from certus.config import resolve
-from certus.report import numbers
-from certus.report.figure import canvas, name_points
-from certus.report.runs import RunRecord, arms, flat, name_of
-from certus.report.thumbnails import as_rgb
-from certus.training.run_folder import RunFolder
+from certus.report.html import COLUMNS, comparison_rows, table_html
+from certus.report.statistics import Comparison, Difference, Row, band, mean_std, paired
 
-numbers_0_100 = st.floats(0.1, 100)
+errors = st.floats(0.1, 100)
+by_seed = st.dictionaries(st.integers(0, 9), errors, max_size=8)
 
 
-def answers(n: int = 60, classes: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    probabilities = torch.randn(n, classes, generator=random).softmax(1)
-    labels = torch.randint(classes, (n,), generator=random)
-    return probabilities, labels, (10 * torch.rand(n, generator=random)).round()  # with ties
-
-
-@given(st.lists(st.tuples(numbers_0_100, numbers_0_100), min_size=2, max_size=8))
-def test_a_row_has_scipys_p_and_the_share_of_errors_that_are_gone(pairs: list[tuple[float, float]]) -> None:
-    mine, theirs = ({i: p[side] for i, p in enumerate(pairs)} for side in (0, 1))
-    row = numbers.compared(mine, theirs)
-    assert row["preliminary"] == (len(pairs) < 3)
-    base = np.mean(list(theirs.values()))
-    assert row["reduction"] == pytest.approx(100 * (base - np.mean(list(mine.values()))) / base)
+@given(st.lists(st.tuples(errors, errors), min_size=2, max_size=8))
+def test_a_paired_difference_is_scipys(pairs: list[tuple[float, float]]) -> None:
+    mine, theirs = ({seed: pair[side] for seed, pair in enumerate(pairs)} for side in (0, 1))
+    found = paired(mine, theirs)
     differences = [a - b for a, b in pairs]
-    if np.ptp(differences) > 1e-6:
-        assert row["p"] == pytest.approx(scipy.stats.ttest_rel(*zip(*pairs, strict=True)).pvalue)
+    assert found.n == len(pairs)
+    assert found.mean == pytest.approx(statistics.fmean(differences), abs=1e-9)
+    before, after = sum(theirs.values()), sum(mine.values())
+    assert found.reduction == pytest.approx(100 * (before - after) / before)
+    if statistics.stdev(differences) > 1e-6:
+        test = scipy.stats.ttest_rel(*zip(*pairs, strict=True))
+        interval = test.confidence_interval(0.95)
+        assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-6)
+        assert found.p == pytest.approx(test.pvalue)
 
 
-def test_what_a_t_test_cannot_tell_is_not_told() -> None:
-    assert numbers.paired_p([1.0], [2.0]) is None
-    assert numbers.paired_p([], []) is None
-    assert numbers.paired_p([1.0, 2.0], [3.0, 4.0]) is None
-    assert numbers.compared({}, None)["mean"] is None
-    assert numbers.compared({0: 1.0}, {1: 5.0})["reduction"] is None
-    assert numbers.compared({0: 4.0, 1: 9.0}, {0: 8.0})["reduction"] == 50  # only seeds that both have
+@given(by_seed, by_seed)
+def test_only_seeds_that_both_have_are_paired(mine: dict[int, float], theirs: dict[int, float]) -> None:
+    common = mine.keys() & theirs.keys()
+    found = paired(mine, theirs)
+    assert found == paired({s: mine[s] for s in common}, {s: theirs[s] for s in common})
+    assert found.n == len(common)
+    assert (found.mean is None) == (not common)
+    assert (found.low is None) == (len(common) < 2)
+
+
+def test_a_difference_of_few_or_equal_values() -> None:
+    assert paired({0: 5.0}, {0: 4.0}) == Difference(1, 1.0, reduction=-25.0)
+    assert paired({0: 5.0}, {1: 4.0}) == Difference(0)
+    same = paired({0: 1.0, 1: 2.0}, {0: 3.0, 1: 4.0})
+    assert (same.mean, same.low, same.high, same.p) == (-2.0, -2.0, -2.0, None)
+    assert paired({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.0}).reduction is None
+    assert [str(d) for d in (Difference(0), Difference(1, -1.0), Difference(2, 0.5, -0.25, 1.25))] == [
+        *("", "−1.00", "+0.50 [−0.25, +1.25]")
+    ]
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), by_seed, min_size=1, max_size=4))
+def test_a_row_is_the_standard_librarys_mean_and_std(found: dict[str, dict[int, float]]) -> None:
+    comparison = Comparison(tuple(Row(name, values) for name, values in found.items()))
+    for name, values in found.items():
+        row = comparison[name]
+        assert row.n == len(values)
+        assert row.preliminary == (len(values) < 3)
+        assert row.mean == (pytest.approx(statistics.fmean(values.values())) if values else None)
+        assert row.std == (pytest.approx(statistics.stdev(values.values())) if len(values) > 1 else None)
+    assert mean_std([4.0]) == (4.0, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reference"),
+    [
+        ([("ft-ccl", 9, 1), ("supervised", 5, 1), ("supervised, longer", 7, 1)], "supervised, longer"),
+        ([("supervised, longer", 7, 1), ("ft-ccl", 9, 1), ("supervised", 5, 1)], "supervised, longer"),
+        ([("ft-ccl", 9, 1), ("supervised, longer", 7, 0), ("supervised", 5, 1)], "supervised"),
+        ([("mean-teacher", 9, 1), ("ft-ccl", 9, 1)], "mean-teacher"),
+        ([("mean-teacher", 9, 0), ("ft-ccl", 9, 1)], "ft-ccl"),
+        ([("mean-teacher", 9, 0), ("ft-ccl", 9, 0)], "mean-teacher"),
+    ],
+)
+def test_the_reference_is_the_longest_supervised_row_with_a_result_or_else_the_first(
+    rows: list[tuple[str, int, int]], reference: str
+) -> None:
+    made = tuple(
+        Row(name, {0: 10.0} if finished else {}, method=name.split(",")[0], steps=steps)
+        for name, steps, finished in rows
+    )
+    assert Comparison(made).reference == reference
+    assert Comparison(made).difference(reference) is None
+
+
+THREE = Comparison(
+    (
+        Row("supervised", {0: 20.0, 1: 24.0, 2: 22.0}, "supervised", 100, 5.0, 1000),
+        Row("mean-teacher", {0: 16.0, 1: 15.0, 2: 14.0}, "mean-teacher", 100, 10.0, 4000, {"decay": 0.99}),
+        Row("ft-ccl", {0: 19.0, 1: 17.0}, "ft-ccl", 100, 20.0, 5000),
+        Row("pi", {}, "pi", 100),
+    ),
+    data="digits",
+    labels=20,
+    validation=200,
+)
+
+
+def test_str_is_a_markdown_table() -> None:
+    interval = scipy.stats.ttest_rel([16, 15, 14], [20, 24, 22]).confidence_interval()
+    low, high = (f"{v:+.2f}".replace("-", "−") for v in (interval.low, interval.high))
+    assert str(THREE).splitlines() == [
+        "| method | test error (%) | n | difference to supervised |",
+        "| --- | --- | --- | --- |",
+        "| supervised | 22.00 ± 2.00 | 3 |  |",
+        f"| mean-teacher | 15.00 ± 1.00 | 3 | −7.00 [{low}, {high}] |",
+        "| ft-ccl | 18.00 ± 1.41 | 2 (preliminary) | −4.00 [−42.12, +34.12] |",
+        "| pi | – | 0 |  |",
+    ]
+    several = THREE.table(["mean-teacher", "unknown", "supervised"], cost=True)
+    assert several.heads[3:] == ("difference to mean-teacher", "difference to supervised", "time ×", "memory ×")
+    assert several.rows[0][-2:] == ("0.50", "0.25")
+    assert several.rows[3][-2:] == ("–", "–")
+    assert "Preliminary: fewer than 3 seeds" in several.caption
+    alone = Comparison(THREE.rows[:1]).table()
+    assert alone.heads == ("method", "test error (%)", "n")
+    assert "paired" not in alone.caption
+
+
+def test_html_has_the_cells_of_the_text_with_p_and_error_reduction() -> None:
+    table = THREE.table(details=True)
+    assert table.heads[-2:] == ("p", "error reduction")
+    page = table_html(table)
+    p = scipy.stats.ttest_rel([16, 15, 14], [20, 24, 22]).pvalue
+    for text in (
+        "15.00 ± 1.00",
+        f"{p:.3f}",
+        f"{100 * (66 - 45) / 66:.1f} %",
+        '2 <span class="mark">preliminary</span>',
+    ):
+        assert f">{text}</td>" in page
+    assert "&lt;" in table_html(Comparison((Row("<b>", {0: 1.0}),)).table())
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in comparison_rows(THREE)]
+    assert rows[1]["difference"] == -7
+    assert rows[0]["difference"] is None
+    assert {row["reference"] for row in rows} == {"supervised"}
+
+
+def test_json_has_the_keys_that_users_read() -> None:
+    found = json.loads(json.dumps(THREE.as_dict()))
+    assert {"data", "labels", "validation", "reference", "cost_reference", "methods"} <= found.keys()
+    assert (found["reference"], found["cost_reference"]) == ("supervised", "mean-teacher")
+    teacher = found["methods"]["mean-teacher"]
+    assert teacher["test_error"] == {"0": 16.0, "1": 15.0, "2": 14.0}
+    assert {"mean", "std", "n", "seconds", "steps", "seconds_per_step", "bytes", "options"} <= teacher.keys()
+    assert teacher["seconds_per_step"] == 0.1
+    assert {"n", "mean", "low", "high", "p", "reduction"} == teacher["difference"].keys()
+    assert found["methods"]["supervised"]["difference"] is None
+    untested = Comparison((Row("pi", {0: 3.0}),), measure="validation error")
+    assert untested.as_dict()["methods"]["pi"]["validation_error"] == {"0": 3.0}
+    assert "validation error (%)" in str(untested)
 
 
 def test_a_band_is_the_mean_of_the_seeds_that_have_come_so_far() -> None:
-    found = numbers.band([{1: 2.0, 2: 4.0}, {1: 4.0}])
+    found = band([{1: 2.0, 2: 4.0}, {1: 4.0}])
     assert found["mean"].tolist() == [3.0, 4.0]
     assert found["std"].tolist() == pytest.approx([2**0.5, 0.0])
     assert found["n"].tolist() == [2, 1]
-
-
-def test_ranked_bins_are_sorted_by_uncertainty_and_a_rest_is_left_out() -> None:
-    right = torch.tensor([1, 0, 1, 1, 0, 0, 1])
-    uncertainty = torch.tensor([0.7, 0.6, 0.1, 0.2, 0.5, 0.4, 0.3])
-    assert numbers.ranked_bins(right, uncertainty, 2) == [100.0, 50.0, 0.0]
-    assert [numbers.bin_size(n) for n in (5, 540, 999, 1000, 10000)] == [1, 54, 99, 100, 100]
-    assert numbers.rank_correlation([90, 80, 70]) == -1
-    assert numbers.rank_correlation([50, 50]) is None
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_auroc_is_scikit_learns_with_ties(seed: int) -> None:
-    probabilities, labels, uncertainty = answers(seed=seed)
-    missed = probabilities.argmax(1) != labels
-    assert numbers.auroc(missed, uncertainty) == pytest.approx(roc_auc_score(missed, uncertainty))
-    assert numbers.auroc(torch.zeros(4), torch.rand(4)) is None
-
-
-def test_confusions_are_scikit_learns() -> None:
-    probabilities, labels, _ = answers()
-    expected = confusion_matrix(labels, probabilities.argmax(1), labels=range(4))
-    assert (numbers.confusion(probabilities, labels) == expected).all()
-
-
-def test_reliability_s_bins_hold_every_image_and_give_the_calibration_error() -> None:
-    probabilities, labels, _ = answers(200)
-    found = numbers.reliability(probabilities, labels)
-    assert sum(found["images"]) == 200
-    gaps = [n * abs(a - c) for n, c, a in zip(found["images"], found["confidence"], found["accuracy"], strict=True)]
-    assert sum(gaps) / 200 == pytest.approx(calibration_error(probabilities, labels))
-
-
-def test_mistakes_come_surest_first_and_classes_by_themselves() -> None:
-    probabilities, labels, uncertainty = answers()
-    said = probabilities.argmax(1)
-    naive = sorted((i for i in range(60) if said[i] != labels[i]), key=lambda i: float(uncertainty[i]))
-    assert numbers.certain_mistakes(probabilities, labels, uncertainty, 7) == naive[:7]
-    assert uncertainty[numbers.least_certain(uncertainty, 3)].tolist() == uncertainty.sort().values[-3:].tolist()
-    means = numbers.by_class(uncertainty, labels, 5)
-    assert means[4] is None
-    assert means[0] == pytest.approx(uncertainty[labels == 0].mean().item())
-
-
-def test_an_arm_is_named_by_what_sets_it_apart() -> None:
-    def config(**given: object) -> dict[str, object]:
-        return flat(resolve({"data": "digits", **given}))
-
-    plain, mi = config(method="ft-ccl"), config(method="ft-ccl", options={"metric": "mi"})
-    noisy = config(method="supervised", label_noise=0.5)
-    assert name_of(plain, [plain]) == "ft-ccl"
-    assert name_of(mi, [plain, mi]) == "ft-ccl, metric mi"
-    assert name_of(plain, [plain, mi]) == "ft-ccl"  # as the method comes
-    assert name_of(mi, [mi]) == "ft-ccl"  # nothing to be told apart from
-    heavy, preset = config(options={"weight": 6.0}), plain["weight"]
-    assert preset != 6.0
-    assert [name_of(c, [plain, mi, heavy]) for c in (plain, heavy)] == ["ft-ccl", "ft-ccl, weight 6"]
-    assert name_of(noisy, [plain, mi, noisy]) == "supervised, label noise 0.5"
-    assert config(seed=1) == config(seed=2)
-
-
-def test_a_method_as_it_comes_stands_before_its_variants(tmp_path: Path) -> None:
-    settings = [{"options": {"metric": "mi"}}, {"method": "supervised"}, {}, {"options": {"hard": False}, "seed": 3}]
-    runs = [RunRecord(RunFolder(tmp_path / str(i)), resolve({"method": "ft-ccl", **g})) for i, g in enumerate(settings)]
-    grouped, notes = arms([*runs, RunRecord(RunFolder(tmp_path / "again"), runs[0].config)])
-    assert [a.name for a in grouped] == ["supervised", "ft-ccl", "ft-ccl, metric mi", "ft-ccl, hard off"]
-    assert len(notes) == 1
-
-
-def test_one_channel_is_ink_on_paper_and_colours_stay() -> None:
-    grey = as_rgb(np.array([[[0], [255]]], dtype=np.uint8))
-    assert grey[0, 0].tolist() == [255] * 3
-    assert grey[0, 1].tolist() == [0] * 3
-    colour = np.array([[[0, 100, 255]]], dtype=np.uint8)
-    assert as_rgb(colour).tolist() == colour.tolist()
-
-
-def test_names_of_points_that_lie_together_do_not_cover_each_other() -> None:
-    _, (axes,) = canvas()
-    points = [("automobile", 0.5, 50.0), ("truck", 0.5, 50.2), ("ship", 0.501, 50.1), ("frog", 0.0, 0.0)]
-    axes.scatter([p[1] for p in points], [p[2] for p in points])
-    name_points(axes, points)
-    assert [text.get_text() for text in axes.texts] == [p[0] for p in points]
-    boxes = [text.get_window_extent() for text in axes.texts]
-    assert not [(i, j) for i in range(4) for j in range(i) if boxes[i].overlaps(boxes[j])]

@@ -3,84 +3,120 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from certus import report
-from certus.cli.compare import Failures, Results, run_cells, tell_failures
+from certus.cli.compare import Failures, Results, report_failures, run_with_progress
+from certus.cli.flags import argument, flag
 from certus.cli.progress import console
-from certus.cli.train import Given
+from certus.cli.tables import print_table
 from certus.errors import UsageError
 from certus.experiments import paper
-from certus.experiments.compare import Cell, check
+from certus.experiments.cells import Cell, check_folder
+from certus.experiments.compare import cores
 from certus.experiments.paper import tables
 from certus.experiments.paper.publishing import publish
+from certus.experiments.paper.recording import records_of
+from certus.experiments.paper.records import Records
+from certus.report.report import write_report
 from certus.training.run_folder import put, put_json
 from certus.training.unlabelled import answer_unlabelled
 
 
-def paper_command(args: Any, given: Given) -> int:
-    if not args.experiment:
+@dataclass(frozen=True)
+class Options:
+    """Repeat the paper's experiments.
+
+    Without a name, certus paper lists them. At the end it shows the results beside the paper's printed numbers. If it
+    is stopped, the same command goes on from there.
+    """
+
+    experiment: str | None = argument("[EXPERIMENT]", f"one of {', '.join(paper.EXPERIMENTS)}")
+    scale: str | None = flag(
+        "full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; cpu-short and "
+        "cpu-long: the same with other lengths",
+        None,
+        "full with a GPU, else cpu",
+    )
+    only: str = flag(
+        "run only the cells that match TASK, TASK/ARM or */ARM; * matches anything; several with ; between them", ""
+    )
+    seeds: int | None = flag("number of seeds, counted from 0", None, "full 5, else 3")
+    data_dir: str = flag("folder of the data sets' files", "", "$CERTUS_DATA or the user's cache")
+    workers: int | None = flag("runs trained at the same time", None, "one per core; with a GPU one")
+    out: Path | None = flag("the folder of the runs", None, "runs/paper-SCALE")
+    publish: Path | None = flag(
+        "also copy settings, metrics, results, tables and figures into this folder, but no weights"
+    )
+    finished: bool = flag("train nothing: make tables and figures of the finished runs", False)
+    list: bool = flag("print the names of the cells and run nothing", False)
+    json: bool = flag("print the results as JSON", False)
+
+
+def run(options: Options) -> int:
+    if options.experiment is None:
         list_experiments()
         return 0
-    what = paper.experiment(args.experiment)
-    scale = paper.scale_named(args.scale if "scale" in given else "full" if torch.cuda.is_available() else "cpu")
-    chosen = paper.chosen(what, scale, args.only)
-    if args.list:
+    experiment = paper.experiment(options.experiment)
+    scale = paper.scale_named(options.scale or ("full" if torch.cuda.is_available() else "cpu"))
+    chosen = paper.chosen(experiment, scale, options.only)
+    if options.list:
         for task, arm in chosen:
             print(f"{task.name}/{arm.name}")
         return 0
-    seeds = args.seeds if "seeds" in given else scale.seeds
-    for name, number in (("seeds", seeds), ("workers", args.workers if "workers" in given else 1)):
-        if number < 1:
-            raise UsageError(f"--{name} must be at least 1, but is {number}.")
-    out = args.out if "out" in given else Path("runs") / f"paper-{scale.name}"
-    workers = args.workers or (1 if torch.cuda.is_available() else len(os.sched_getaffinity(0)))
-    cells = paper.cells(chosen, scale, seeds, out, args.data_dir)
-    how = "those that are finished" if args.finished else f"{workers} at a time"
-    console.print(f"{what.name}: {what.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
-    results: Results
-    failed: Failures = {}
-    if args.finished:
-        for cell in cells:
-            check(cell)
-        results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
-        if not results:
-            raise UsageError(f"None of these runs is finished in {out}: without --finished they are trained.")
+    seeds = scale.seeds if options.seeds is None else options.seeds
+    for name, number in (("seeds", seeds), ("workers", options.workers)):
+        if number is not None and number < 1:
+            raise UsageError(f"`{name}` must be at least 1, but is {number}.")
+    out = options.out or Path("runs") / f"paper-{scale.name}"
+    workers = options.workers or (1 if torch.cuda.is_available() else cores())
+    cells = paper.cells(chosen, scale, seeds, out, options.data_dir)
+    how = "only those that are finished" if options.finished else f"{workers} at a time"
+    console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
+    failures: Failures = {}
+    if options.finished:
+        results = finished_results(cells, out)
     else:
-        results, failed = run_in_order(paper.starts(chosen, scale, seeds, out, args.data_dir), cells, workers)
-    finished = [cell for cell in cells if cell.name in results]
-    if what.about == "uncertainty":
-        for cell in finished:
-            answer_unlabelled(cell.folder)
-    only = f" --only {shlex.quote(args.only)}" if args.only else ""
-    ready = " --finished" if args.finished else ""
-    command = f"certus paper {what.name} --scale {scale.name}{only} --seeds {seeds}{ready}"
-    summary = tables.summarise(what, scale, chosen, cells, results, command)
-    show(summary, what, args.json)
-    write(summary, what, finished, out / what.name)
-    console.print(f"Tables, report and figures: {out / what.name}", soft_wrap=True)
-    if "publish" in given:
-        publish(what, summary, finished, out / what.name, args.publish)
-        console.print(f"What is small of it: {args.publish}", soft_wrap=True)
-    return tell_failures(failed)
+        before = paper.pretraining_cells(chosen, scale, seeds, out, options.data_dir)
+        results, failures = run_in_order(before, cells, workers)
+    if not results:
+        return report_failures(failures)
+    if experiment.about == "uncertainty":
+        for cell in cells:
+            if cell.name in results:
+                answer_unlabelled(cell.folder)
+    records = records_of(scale.name, cells, results)
+    show(experiment, scale, records, options.json)
+    write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
+    console.print(f"Tables, report and figures: {out / experiment.name}", soft_wrap=True)
+    if options.publish is not None:
+        publish(experiment, scale, records, options.publish, command)
+        console.print(f"Published: {options.publish}", soft_wrap=True)
+    return report_failures(failures)
+
+
+def finished_results(cells: Sequence[Cell], out: Path) -> Results:
+    for cell in cells:
+        check_folder(cell)
+    results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
+    if not results:
+        raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
+    return results
 
 
 def run_in_order(before: Sequence[Cell], cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:
-    """First what others start from; a start that fails ends it. What can be compared with each other comes first."""
-    failed = run_cells(before, workers)[1] if before else {}
-    if failed:
-        return {}, failed
-    return run_cells(sorted(cells, key=lambda cell: cell.config.seed), workers)
+    """First the pretraining that others start from: if it fails, nothing else is trained. Then seed by seed."""
+    failures = run_with_progress(before, workers)[1] if before else {}
+    if failures:
+        return {}, failures
+    return run_with_progress(sorted(cells, key=lambda cell: cell.config.seed), workers)
 
 
 def list_experiments() -> None:
@@ -92,32 +128,32 @@ def list_experiments() -> None:
     Console().print(table)
 
 
-def show(summary: dict[str, Any], what: paper.Experiment, as_json: bool) -> None:
+def command(experiment: paper.Experiment, scale: paper.Scale, only: str, seeds: int) -> str:
+    return f"certus paper {experiment.name} --scale {scale.name} --only {shlex.quote(only)} --seeds {seeds}"
+
+
+def show(experiment: paper.Experiment, scale: paper.Scale, records: Records, as_json: bool) -> None:
+    summary = tables.summarise(experiment, scale, records, command)
     if as_json:
         print(json.dumps(summary))
         return
-    page = Console(width=None if sys.stdout.isatty() else 160)  # a file has no edge to wrap at
-    for name, found in summary["tasks"].items():
-        for title, heads, rows in tables.sections(found, what.references):
-            paired = "; differences paired by seed, [95 % interval]" if any("difference" in h for h in heads) else ""
-            table = Table(title=f"{name}: {title}", caption=f"means over n seeds, ± standard deviation{paired}")
-            for i, head in enumerate(heads):
-                table.add_column(head, justify="right" if i else "left")
-            for row in rows:
-                table.add_row(*row)
-            page.print(table)
-        print(f"{name}: {found['words']}\n")
-    print(summary["words"])
+    for task, arms in tables.tasks_of(experiment, scale, records).items():
+        for table in tables.task_tables(experiment, task, arms, records):
+            print_table(table, f"{task.name}: {table.title}")
+        print(f"{task.name}: {summary['tasks'][task.name]['description']}\n")
+    print(summary["description"])
 
 
-def write(summary: dict[str, Any], what: paper.Experiment, finished: Sequence[Cell], out: Path) -> None:
+def write(
+    experiment: paper.Experiment, scale: paper.Scale, records: Records, finished: Sequence[Cell], out: Path
+) -> None:
     """results.json, results.md, and for each data set and number of labels a report with its figures."""
     out.mkdir(parents=True, exist_ok=True)
-    put_json(out / "results.json", summary)
-    put(out / "results.md", tables.markdown(what, summary))
+    put_json(out / "results.json", tables.summarise(experiment, scale, records, command))
+    put(out / "results.md", tables.markdown(experiment, scale, records, command))
     groups: dict[str, list[Path]] = {}
     for cell in finished:
         groups.setdefault(f"{cell.config.data}-{cell.config.labels}", []).append(cell.folder.path)
     for name, folders in groups.items():
         shutil.rmtree(out / name / "figures", ignore_errors=True)
-        report.write(folders, out / name / "report.html", out / name / "figures")
+        write_report(folders, out / name / "report.html", out / name / "figures")

@@ -1,21 +1,21 @@
-"""Figures of what came out, from the answers that runs keep: certainty, calibration, confusions."""
+"""Figures of the answers to test images: error by certainty, calibration, accuracy in ranked bins, confusions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from certus.certainty.metrics import METRICS
 from certus.certainty.scores import calibration_error, risk_coverage, wrong
 from certus.report.figure import INK, SERIES, ReportFigure, canvas, legend, look, name_points, slug
-from certus.report.runs import Arm
-from certus.report.statistics import (
+from certus.report.measures import (
     auroc,
-    band,
     bin_size,
     by_class,
     confusion,
@@ -23,47 +23,74 @@ from certus.report.statistics import (
     ranked_bins,
     reliability,
 )
+from certus.report.runs import Arm
+from certus.report.statistics import band
+from certus.report.text_table import number_text
 
 SHARES = [x / 50 for x in range(1, 51)]
-FEW = 10  # images of a bin, below which its accuracy is chance
+FEW = 10  # bins of fewer images are not drawn
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
-    there = [v for v in values if v is not None]
-    return fmean(there) if there else None
+    known = [v for v in values if v is not None]
+    return fmean(known) if known else None
 
 
-def told(value: float | None, form: str = ".2f") -> str:
-    return "—" if value is None else f"{value:{form}}".replace("-", "−")
+def coverage_rows(arm: Arm) -> list[tuple[float, float, int]]:
+    """For shares of the test images, most certain first: share and error (%), the mean over n seeds, and n."""
+    curves = [
+        risk_coverage(r.answers["probabilities"], r.answers["labels"], r.answers[r.metric], SHARES)
+        for r in arm.answering
+    ]
+    mean = np.mean(curves, 0).tolist() if curves else []
+    return [(100 * share, error, len(curves)) for share, error in zip(SHARES if curves else (), mean, strict=True)]
 
 
-def coverage(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
-    """Risk-coverage, the mean over seeds."""
-    figure, (axes,) = canvas()
+def draw_coverage(axes: Axes, arms: Sequence[Arm]) -> list[tuple[Any, ...]]:
+    """The error among the most certain answers by their share: arm, answered, error, n."""
     rows: list[tuple[Any, ...]] = []
     for i, arm in enumerate(arms):
-        curves = [
-            risk_coverage(r.said["probabilities"], r.said["labels"], r.said[r.metric], SHARES) for r in arm.answering
-        ]
-        if curves:
-            mean = np.mean(curves, 0)
-            axes.plot([100 * s for s in SHARES], mean, label=arm.name, **look(i))
-            rows += [(arm.name, 100 * s, e, len(curves)) for s, e in zip(SHARES, mean.tolist(), strict=True)]
+        if curve := coverage_rows(arm):
+            axes.plot([r[0] for r in curve], [r[1] for r in curve], label=arm.name, **look(i))
+            rows += [(arm.name, *row) for row in curve]
     axes.set_xlabel("answered, most certain first (% of test images)")
     axes.set_ylabel("error among the answered (%)")
     axes.set_ylim(bottom=0)
+    return rows
+
+
+def coverage(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
+    """Risk-coverage."""
+    figure, (axes,) = canvas()
+    rows = draw_coverage(axes, arms)
     legend(axes)
     if rows:
         yield ReportFigure(
             "risk-coverage",
             "What certainty is worth",
-            "Let a run answer only the images that it is most certain of (by PE of ten draws; by confidence where the "
-            "network has no dropout): the lower and flatter the curve, the more its certainty can be relied on. The "
-            "right end is the plain test error.",
+            "The error if a run answers only the images that it is most certain of (by PE of ten draws; by confidence "
+            "if the network has no dropout). The lower and flatter the curve, the more useful its certainty. The "
+            "right end is the test error.",
             ("arm", "answered (%)", "error (%)", "n"),
             rows,
             figure,
         )
+
+
+def reliability_rows(arm: Arm) -> list[tuple[float, float, float, float]]:
+    """The bins of the confidence, the test images of all seeds together: images, confidence, accuracy, and the mean ECE
+    of the seeds (%)."""
+    points: dict[float, list[tuple[float, float, float]]] = {}
+    for run in arm.answering:
+        found = reliability(run.answers["probabilities"], run.answers["labels"])
+        for b, images, confidence, accuracy in zip(*found.values(), strict=True):
+            points.setdefault(b, []).append((images, confidence, accuracy))
+    ece = mean_of(calibration_error(r.answers["probabilities"], r.answers["labels"]) for r in arm.answering)
+    rows = []
+    for _, each in sorted(points.items()):
+        n = sum(p[0] for p in each)
+        rows.append((n, sum(p[0] * p[1] for p in each) / n, sum(p[0] * p[2] for p in each) / n, ece or 0.0))
+    return rows
 
 
 def calibration(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
@@ -72,21 +99,11 @@ def calibration(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     axes.plot([0, 100], [0, 100], color=INK, linewidth=1, linestyle=":")
     rows: list[tuple[Any, ...]] = []
     for i, arm in enumerate(arms):
-        bins: dict[float, list[tuple[float, float, float]]] = {}
-        ece = [calibration_error(r.said["probabilities"], r.said["labels"]) for r in arm.answering]
-        for run in arm.answering:
-            found = reliability(run.said["probabilities"], run.said["labels"])
-            for b, *point in zip(*found.values(), strict=True):
-                bins.setdefault(b, []).append((point[0], point[1], point[2]))
-        merged = []
-        for _, points in sorted(bins.items()):
-            n = sum(p[0] for p in points)
-            merged.append((n, sum(p[0] * p[1] for p in points) / n, sum(p[0] * p[2] for p in points) / n))
-        if merged:
-            label = f"{arm.name}: ECE {fmean(ece):.1f} %"
-            many = [m for m in merged if m[0] >= FEW]
-            axes.plot([m[1] for m in many], [m[2] for m in many], marker="o", ms=4, label=label, **look(i))
-            rows += [(arm.name, *m, fmean(ece)) for m in merged]
+        if bins := reliability_rows(arm):
+            drawn = [b for b in bins if b[0] >= FEW]
+            label = f"{arm.name}: ECE {bins[0][3]:.1f} %"
+            axes.plot([b[1] for b in drawn], [b[2] for b in drawn], marker="o", ms=4, label=label, **look(i))
+            rows += [(arm.name, *b) for b in bins]
     axes.set_xlabel("confidence (%)")
     axes.set_ylabel("accuracy (%)")
     axes.set_xlim(0, 102)
@@ -95,10 +112,10 @@ def calibration(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     if rows:
         yield ReportFigure(
             "reliability",
-            "Do probabilities mean what they say?",
-            "On the dotted line, answers given with 80 % are right in 80 of 100 cases; below it a run believes itself "
-            "too much, above it too little. Test images in 15 bins, the seeds taken together; a bin of "
-            f"fewer than {FEW} images says little and is in the CSV alone. ECE is the mean gap.",
+            "Calibration",
+            "On the dotted line, answers with a confidence of 80 % are right in 80 of 100 cases. Below it a run is too "
+            "confident, above it not confident enough. Test images of all seeds in 15 bins; bins of fewer than "
+            f"{FEW} images are only in the CSV. ECE is the mean distance to the dotted line.",
             ("arm", "images", "confidence (%)", "accuracy (%)", "ECE (%)"),
             rows,
             figure,
@@ -106,37 +123,64 @@ def calibration(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
 
 
 def bins(arm: Arm) -> Iterable[ReportFigure]:
-    """The paper's figure: accuracy in bins ranked by each uncertainty; on D_U as there, and on the test images."""
-    asked = [r.said_unlabelled for r in arm.runs if r.said_unlabelled]
-    why = "The paper's own panel: the images that the run was trained on without their labels, read afterwards. "
-    yield from ranked(f"{slug(arm.name)}-unlabelled-bins", "unlabelled images", "D_U", why, asked)
-    yield from ranked(f"{slug(arm.name)}-bins", "test images", "D_T", "", [r.said for r in arm.answering])
+    """The paper's figure: accuracy in bins ranked by each uncertainty, on the unlabelled and on the test images."""
+    unlabelled = [r.unlabelled_answers for r in arm.runs if r.unlabelled_answers]
+    note = "As in the paper: the images that the run has trained on without their labels. "
+    yield from ranked(f"{slug(arm.name)}-unlabelled-bins", "unlabelled images", "D_U", note, unlabelled)
+    yield from ranked(f"{slug(arm.name)}-bins", "test images", "D_T", "", [r.answers for r in arm.answering])
 
 
-def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str, Tensor]]) -> Iterable[ReportFigure]:
-    """Of what some runs said of these images; seeds that know the labels of more images have more bins."""
-    n = min((len(said["labels"]) for said in runs), default=0)
+@dataclass(frozen=True)
+class Ranking:
+    """How one uncertainty ranks the answers: accuracy (%) in bins, the mean over seeds; and by seed Spearman's
+    correlation of bin and accuracy, and the AUROC of finding wrong answers."""
+
+    accuracy: list[float]
+    correlations: list[float]
+    areas: list[float]
+
+
+def rankings(runs: Sequence[dict[str, Tensor]]) -> dict[str, Ranking]:
+    """Of every uncertainty that the answers of all these seeds have. A seed with more known labels has more bins."""
+    size = bin_size(min((len(answers["labels"]) for answers in runs), default=0))
+    missed = [wrong(answers["probabilities"], answers["labels"]) for answers in runs]
+    found = {}
+    for name in (*METRICS, "confidence"):
+        if runs and all(name in answers for answers in runs):
+            binned = [ranked_bins(1 - m, answers[name], size) for m, answers in zip(missed, runs, strict=True)]
+            areas = [auroc(m, answers[name]) for m, answers in zip(missed, runs, strict=True)]
+            found[name] = Ranking(
+                band([dict(enumerate(b)) for b in binned])["mean"].tolist(),
+                [c for b in binned if (c := rank_correlation(b)) is not None],
+                [a for a in areas if a is not None],
+            )
+    return found
+
+
+def draw_ranking(axes: Axes, name: str, accuracy: Sequence[float], label: str) -> None:
+    """The accuracy in bins ranked by this uncertainty."""
+    names = (*METRICS, "confidence")
+    dashes = "--" if name in ("pr", "confidence") else "-"
+    axes.plot(range(1, len(accuracy) + 1), accuracy, label=label, color=SERIES[names.index(name)], linestyle=dashes)
+
+
+def metric_text(name: str) -> str:
+    return name if name == "confidence" else name.upper()
+
+
+def ranked(file: str, images: str, short: str, note: str, runs: Sequence[dict[str, Tensor]]) -> Iterable[ReportFigure]:
+    """From the answers of several seeds to these images."""
+    n = min((len(answers["labels"]) for answers in runs), default=0)
     size = bin_size(n)
     if n < 2 * size:
         return
     figure, (axes,) = canvas(4.0)
     rows: list[tuple[Any, ...]] = []
-    names = [name for name in (*METRICS, "confidence") if all(name in said for said in runs)]
-    missed = [wrong(said["probabilities"], said["labels"]) for said in runs]
-    for i, name in enumerate(names):
-        binned = [ranked_bins(1 - m, said[name], size) for m, said in zip(missed, runs, strict=True)]
-        accuracy = band([dict(enumerate(b)) for b in binned])["mean"].tolist()
-        correlation = mean_of(rank_correlation(b) for b in binned)
-        area = mean_of(auroc(m, said[name]) for m, said in zip(missed, runs, strict=True))
-        metric = "confidence" if name == "confidence" else name.upper()
-        axes.plot(
-            range(1, len(accuracy) + 1),
-            accuracy,
-            label=f"{metric}: ρ {told(correlation)}, AUROC {told(area)}",
-            color=SERIES[i],
-            linestyle="--" if name in ("pr", "confidence") else "-",
-        )
-        rows += [(name, b + 1, a, correlation, area) for b, a in enumerate(accuracy)]
+    for name, ranking in rankings(runs).items():
+        correlation, area = mean_of(ranking.correlations), mean_of(ranking.areas)
+        label = f"{metric_text(name)}: ρ {number_text(correlation)}, AUROC {number_text(area)}"
+        draw_ranking(axes, name, ranking.accuracy, label)
+        rows += [(name, b + 1, a, correlation, area) for b, a in enumerate(ranking.accuracy)]
     axes.set_xlabel(f"bin of {size} {images} ({short}), most certain first")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(top=102)
@@ -144,9 +188,10 @@ def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str
     yield ReportFigure(
         file,
         f"Accuracy against uncertainty: {images} ({short})",
-        f"{why}A useful certainty begins at 100 % and falls to the right. ρ is Spearman's correlation of bin and "
-        "accuracy (−1 falls from bin to bin), AUROC the chance that a wrong answer is less certain than a right one "
-        f"(0.5 is worthless). Means over n = {len(runs)}; draws must beat plain confidence to be worth their cost.",
+        f"{note}A useful certainty starts at 100 % and falls to the right. ρ is Spearman's correlation of bin and "
+        "accuracy (−1: accuracy falls from bin to bin). AUROC is the probability that a wrong answer is less certain "
+        f"than a right one (0.5: no better than chance). Means over n = {len(runs)}. Confidence needs no draws: a "
+        "metric that needs them should be better.",
         ("uncertainty", "bin", "accuracy (%)", "Spearman", "AUROC"),
         rows,
         figure,
@@ -155,15 +200,15 @@ def ranked(file: str, images: str, short: str, why: str, runs: Sequence[dict[str
 
 def class_certainty(arm: Arm) -> Iterable[ReportFigure]:
     """The paper's figure: class accuracy against mean PV."""
-    runs = [r for r in arm.answering if "pv" in r.said]
+    runs = [r for r in arm.answering if "pv" in r.answers]
     if not runs:
         return
-    count = runs[0].said["probabilities"].shape[1]
+    count = runs[0].answers["probabilities"].shape[1]
     names = runs[0].class_names(count)
     each = []
     for r in runs:
-        right, labels = 1 - wrong(r.said["probabilities"], r.said["labels"]), r.said["labels"]
-        each.append((by_class(right, labels, count), by_class(r.said["pv"], labels, count)))
+        right, labels = 1 - wrong(r.answers["probabilities"], r.answers["labels"]), r.answers["labels"]
+        each.append((by_class(right, labels, count), by_class(r.answers["pv"], labels, count)))
     rows = []
     for c, name in enumerate(names):
         accuracy, pv = mean_of(e[0][c] for e in each), mean_of(e[1][c] for e in each)
@@ -179,8 +224,8 @@ def class_certainty(arm: Arm) -> Iterable[ReportFigure]:
     yield ReportFigure(
         f"{slug(arm.name)}-class-pv",
         "Class accuracy against mean PV",
-        "Each point is a class of the test images. Classes that the network knows badly should stand to the right and "
-        f"low: it knows which ones it does not know. Means over n = {len(runs)}.",
+        "Each point is a class of the test images. Classes with a low accuracy should have a high uncertainty: they "
+        f"should be at the lower right. Means over n = {len(runs)}.",
         ("class", "mean PV", "accuracy (%)"),
         rows,
         figure,
@@ -188,11 +233,11 @@ def class_certainty(arm: Arm) -> Iterable[ReportFigure]:
 
 
 def confusions(arm: Arm) -> Iterable[ReportFigure]:
-    """Row i, column j: how many images of class i were called j, over all seeds."""
+    """Row i, column j: how many images of class i were answered j, over all seeds."""
     runs = arm.answering
     if not runs:
         return
-    table = np.sum([confusion(r.said["probabilities"], r.said["labels"]) for r in runs], axis=0)
+    table = np.sum([confusion(r.answers["probabilities"], r.answers["labels"]) for r in runs], axis=0)
     count = len(table)
     names = runs[0].class_names(count)
     share = table / np.maximum(table.sum(1, keepdims=True), 1)
@@ -211,13 +256,13 @@ def confusions(arm: Arm) -> Iterable[ReportFigure]:
         axes.set_xticks(np.arange(count) + 0.5, names, rotation=60 if long else 0, ha="right" if long else "center")
         axes.set_yticks(np.arange(count) + 0.5, names)
     axes.set_xlabel("answered")
-    axes.set_ylabel("is")
+    axes.set_ylabel("true class")
     yield ReportFigure(
         f"{slug(arm.name)}-confusion",
         "Which classes are mistaken for which",
         f"Rows are the true classes, columns the answers; test images of {len(runs)} seed{'s' * (len(runs) > 1)} "
-        "counted together. Green is right, red is wrong; a dark red cell is a systematic confusion.",
-        ("is", "answered", "images"),
+        "counted together. Green is right, red is wrong; a dark red cell is a frequent confusion.",
+        ("true class", "answered", "images"),
         [(names[i], names[j], int(table[i, j])) for i in range(count) for j in range(count)],
         figure,
     )

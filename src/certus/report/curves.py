@@ -1,4 +1,4 @@
-"""Figures of what happened while training, from metrics.jsonl: errors, losses, time."""
+"""Figures of training, from metrics.jsonl: validation error, losses, time."""
 
 from __future__ import annotations
 
@@ -11,64 +11,78 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from certus.report.figure import BAND, MUTED, SERIES, ReportFigure, by_epoch, canvas, legend, line, look, rows_of
-from certus.report.runs import Arm, RunRecord, kind_of
-from certus.report.statistics import band
+from certus.report.runs import Arm, kind_of
+from certus.report.statistics import Array, band
 
 PHASES = ("batch", "views", "losses", "backward", "optimiser", "followers", "observing", "validation", "saving")
-MANIFOLD = 3  # the largest error of a figure is more than so many times the least
+LOGARITHMIC = 3  # a figure whose largest error is more than so many times its least has a logarithmic scale
 
 
-def learning(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
-    figure, (axes,) = canvas()
+def learning_curve(arm: Arm) -> dict[str, Array]:
+    """The validation error by epoch, over seeds."""
+    return band([run.curve("validation_error") for run in arm.runs])
+
+
+def draw_learning(axes: Axes, arms: Sequence[Arm]) -> list[tuple[Any, ...]]:
+    """The validation error by epoch, mean and band over seeds: arm, epoch, mean, std, n."""
     rows: list[tuple[Any, ...]] = []
     for i, arm in enumerate(arms):
-        curves = [c for run in arm.runs if (c := run.curve("validation_error"))]
-        if curves:
-            mean = band(curves)
+        mean = learning_curve(arm)
+        if len(mean["epoch"]):
             line(axes, mean, arm.name, look(i))
             rows += rows_of(arm.name, mean)
     by_epoch(axes)
     axes.set_ylabel("validation error (%)")
+    if rows:
+        scale_errors(axes, [mean for _, _, mean, *_ in rows])
+    return rows
+
+
+def learning(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
+    figure, (axes,) = canvas()
+    rows = draw_learning(axes, arms)
     legend(axes)
     if rows:
-        shares = by_shares(axes, [mean for _, _, mean, *_ in rows])
         yield ReportFigure(
             "learning-curves",
             "Validation error while training",
-            f"Lower is better; a curve that turns up again has begun to overfit. {BAND} Nothing is chosen by it."
-            + " The scale is logarithmic: the same height is the same share of the errors." * shares,
+            f"Lower is better; a curve that rises again shows overfitting. {BAND} Nothing is chosen by these errors."
+            + " The scale is logarithmic: equal heights are equal ratios." * (axes.get_yscale() == "log"),
             ("arm", "epoch", "mean", "std", "n"),
             rows,
             figure,
         )
 
 
-def by_shares(axes: Axes, values: Sequence[float]) -> bool:
-    """A logarithmic scale, where the first epochs would otherwise press all later differences into one line."""
+def scale_errors(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic scale where the errors of the first epochs would hide all later differences."""
     least, most = min(values), max(values)
-    if not 0 < MANIFOLD * least < most:
+    if not 0 < LOGARITHMIC * least < most:
         axes.set_ylim(bottom=0)
-        return False
+        return
     axes.set_yscale("log")
     axes.set_ylim(0.85 * least, 1.15 * most)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    return True
+
+
+def loss_kinds(arms: Sequence[Arm]) -> list[str]:
+    """The kinds of terms that these arms have."""
+    return list(dict.fromkeys(kind_of(t) for a in arms for r in a.runs for li in r.lines[-1:] for t in li["losses"]))
 
 
 def losses(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     """A panel for each kind of term."""
-    kinds = list(dict.fromkeys(kind_of(t) for a in arms for r in a.runs for li in r.lines[-1:] for t in li["losses"]))
+    kinds = loss_kinds(arms)
     if not kinds:
         return
     figure, panels = canvas(1.0 + 1.9 * len(kinds), len(kinds))
     rows: list[tuple[Any, ...]] = []
     for kind, axes in zip(kinds, panels, strict=True):
         for i, arm in enumerate(arms):
-            curves = [c for run in arm.runs if (c := loss_curve(run, kind))]
-            if curves:
-                mean = band(curves)
+            mean = loss_curve(arm, kind)
+            if len(mean["epoch"]):
                 line(axes, mean, arm.name, look(i))
                 rows += [(kind, *row) for row in rows_of(arm.name, mean)]
         axes.set_title(kind, loc="left")
@@ -78,20 +92,21 @@ def losses(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     yield ReportFigure(
         "losses",
         "Losses by term",
-        "Each term as it enters the sum, its weight λ included, so a consistency loss that rises at first is λ's ramp. "
-        f"Of several students, their mean. {BAND}",
+        "Each term as it enters the sum, its weight λ included: a consistency loss that rises at first shows λ's ramp. "
+        f"With several students, their mean. {BAND}",
         ("term", "arm", "epoch", "mean", "std", "n"),
         rows,
         figure,
     )
 
 
-def loss_curve(run: RunRecord, kind: str) -> dict[int, float]:
-    found = {}
-    for li in run.lines:
-        if values := [v for name, v in li["losses"].items() if kind_of(name) == kind]:
-            found[li["epoch"]] = fmean(values)
-    return found
+def loss_curve(arm: Arm, kind: str) -> dict[str, Array]:
+    """A term's loss by epoch, λ included, over seeds; with several students, their mean."""
+    curves = []
+    for run in arm.runs:
+        losses = {li["epoch"]: [v for name, v in li["losses"].items() if kind_of(name) == kind] for li in run.lines}
+        curves.append({epoch: fmean(values) for epoch, values in losses.items() if values})
+    return band(curves)
 
 
 def noise(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
@@ -105,9 +120,8 @@ def noise(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     for level, axes in zip(levels, panels, strict=True):
         for arm in (a for a in arms if a.config.label_noise == level):
             name = arm.name.replace(f", label noise {a_noise(arm)}", "")
-            curves = [c for run in arm.runs if (c := run.curve("validation_error"))]
-            if curves:
-                mean = band(curves)
+            mean = learning_curve(arm)
+            if len(mean["epoch"]):
                 line(axes, mean, name, look(methods.index(name)))
                 rows += [(level, *row) for row in rows_of(name, mean)]
         axes.set_title(f"{100 * level:g} % of the labels replaced by random ones", loc="left")
@@ -119,8 +133,8 @@ def noise(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
         yield ReportFigure(
             "label-noise",
             "Under wrong labels",
-            "A method that learns the wrong labels by heart gets worse again towards the end; one that resists stays "
-            f"down. The validation labels are right ones. {BAND}",
+            "A method that memorises the wrong labels gets worse again towards the end; a robust method does not. "
+            f"All validation labels are right. {BAND}",
             ("label noise", "arm", "epoch", "mean", "std", "n"),
             rows,
             figure,
@@ -157,9 +171,9 @@ def times(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
     yield ReportFigure(
         "time",
         "Where the time went",
-        "Mean over all steps and seeds. The losses hold every forward pass, a teacher's draws included; views are the "
-        "augmentations; observing is what the records of this page cost. Runs that were trained side by side share a "
-        "machine, so compare lengths with care.",
+        "Mean over all steps and seeds. Losses are all forward passes, a teacher's draws included; views are the "
+        "augmentations; observing is the recording for this page. Runs that are trained side by side slow each other "
+        "down, so compare these times with care.",
         ("arm", *PHASES),
         [(a, *(spent[a][p] for p in PHASES)) for a in spent],
         figure,

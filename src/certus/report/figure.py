@@ -1,8 +1,7 @@
-"""One figure of the report: its picture, what to see in it, and its numbers."""
+"""The look of every figure that certus draws, and one figure of the report: picture, caption and numbers."""
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from certus.report.statistics import Array
+from certus.report.text_table import csv_text
 
 INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
 SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # so that colour alone tells nothing
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # for more lines than colours
 STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
@@ -41,32 +41,28 @@ STYLE: Any = {
     "legend.fontsize": 9,
 }
 BAND = "Lines are means over seeds, bands ± one standard deviation."
-WIDTH = 5.0  # inches: its letters are legible on a telephone, and two such figures fit beside each other on a desk
+WIDTH = 5.0  # inches: legible on a telephone, and two figures fit side by side on a desktop screen
 
 
 @dataclass(frozen=True, eq=False)
 class ReportFigure:
     name: str  # of its files
     title: str
-    caption: str  # what to see
+    caption: str  # what to look for
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
     picture: Figure
     html: str = ""  # shown on the page instead of the picture
 
     def csv(self) -> str:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows)
-        return text.getvalue()
+        return csv_text(self.columns, self.rows)
 
     def svg(self) -> str:
-        """For the page: colours by name, so that light and dark have their own, and no name used twice."""
+        """For the page: colours as CSS variables (light and dark have their own), and unique ids."""
         text = io.StringIO()
         self.picture.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         svg = re.sub(r"<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
-        svg = re.sub(r"<style[^>]*>.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)  # the page has it
+        svg = re.sub(r"<style[^>]*>.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)  # the page has its own
         names = {INK: "ink", MUTED: "muted", GRID: "grid"} | {c: f"s{i}" for i, c in enumerate(SERIES)}
         for colour, name in names.items():
             svg = svg.replace(colour, f"var(--{name})")
@@ -108,19 +104,19 @@ def line(
 
 
 def by_epoch(*panels: Axes) -> None:
-    """What runs from left to right in figures of training."""
+    """The x axis of figures of training."""
     panels[-1].set_xlabel("epoch (passes over the unlabelled images)")
     for axes in panels:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def rows_of(name: str, curve: Mapping[str, Array]) -> list[tuple[Any, ...]]:
-    """Of a band, for the CSV: its name, epoch, mean, std, n."""
+    """A band for the CSV: name, epoch, mean, std, n."""
     return [(name, *point) for point in zip(*(curve[k].tolist() for k in ("epoch", "mean", "std", "n")), strict=True)]
 
 
 def legend(*panels: Axes, columns: int = 0) -> None:
-    """Below the figure, out of the way of its lines, which keep their room."""
+    """Below the figure, which grows by the height of the legend."""
     pairs = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
     found = {label: handle for handle, label in pairs}
     if labels := list(found):
@@ -139,7 +135,7 @@ def slug(text: str) -> str:
 
 def name_points(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
     """Write each point's name beside it, on the first of four sides where it covers no other name."""
-    axes.autoscale_view()  # where the points will stand
+    axes.autoscale_view()  # sets the limits, which the texts are placed by
     taken: list[Any] = []
     for name, x, y in points:
         for dx, dy, side in ((5, 4, "left"), (5, -11, "left"), (-5, 4, "right"), (-5, -11, "right")):

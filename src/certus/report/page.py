@@ -1,4 +1,4 @@
-"""The page itself: one file, nothing from elsewhere, light or dark as the reader's machine is."""
+"""The page: one file without outside resources, light or dark as the reader's system is set."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def figures_html(drawn: Sequence[ReportFigure]) -> str:
 
 
 def section(title: str, body: str, opened: bool = True) -> str:
-    """A part that can be folded away."""
+    """A part of the page that can be collapsed."""
     return (
         f'<details id="{slug(title)}"{" open" * opened}><summary>{escape(title)}</summary>{body}</details>'
         if body

@@ -1,9 +1,9 @@
-"""The runs that a report is about, as their folders tell: which belong together, and what sets them apart."""
+"""The runs of a report, read from their folders: which belong to one arm, and how the arms differ."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,20 +21,20 @@ from certus.methods import METHODS, PRETRAINING
 from certus.methods.recipe import shown
 from certus.training.run_folder import RunFolder
 
-ELSEWHERE = ("seed", "data_dir", "threads", "device")  # do not tell two arms apart
+NOT_AN_ARM = ("seed", "data_dir", "threads", "device")  # settings in which runs of one arm may differ
 TASK = ("data", "labels", "label_noise")  # results are compared only where these are the same
 
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """One run: its config, what it has written so far."""
+    """One run: its config and the files that it has written so far."""
 
     folder: RunFolder
     config: Config
 
     @cached_property
     def lines(self) -> list[dict[str, Any]]:
-        """One per epoch; a run that is being trained may be writing the last."""
+        """Of metrics.jsonl, one per epoch. A last line that is still being written is left out."""
         text = self.folder.metrics.read_text() if self.folder.metrics.is_file() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
@@ -43,13 +43,13 @@ class RunRecord:
         return self.folder.load_result() if self.folder.finished() else None
 
     @cached_property
-    def said(self) -> dict[str, Tensor]:
-        """What its first answering network said of the test images: probabilities, labels, and every uncertainty."""
+    def answers(self) -> dict[str, Tensor]:
+        """Of its first answering network to the test images: probabilities, labels, and every uncertainty."""
         return answers_in(self.folder.predictions)
 
     @cached_property
-    def said_unlabelled(self) -> dict[str, Tensor]:
-        """The same of its unlabelled images, where certus.training.unlabelled has asked."""
+    def unlabelled_answers(self) -> dict[str, Tensor]:
+        """The same for its unlabelled images, once `answer_unlabelled` has written them."""
         return answers_in(self.folder.unlabelled)
 
     @cached_property
@@ -62,19 +62,18 @@ class RunRecord:
     @property
     def error(self) -> float | None:
         """On the test images; without any, on the validation images."""
-        found = self.result or {}
-        return found.get("test_error") if found.get("test_error") is not None else found.get("validation_error")
+        return error_of(self.result) if self.result else None
 
     @property
     def metric(self) -> str:
-        """What its answers are ranked by."""
-        return "pe" if "pe" in self.said else "confidence"
+        """The uncertainty that its answers are ranked by."""
+        return "pe" if "pe" in self.answers else "confidence"
 
     def curve(self, key: str) -> dict[int, float]:
         return {line["epoch"]: line[key] for line in self.lines if line.get(key) is not None}
 
     def terms(self) -> list[str]:
-        """Its consistency terms, as far as they were observed."""
+        """Its consistency terms that were recorded."""
         return list(self.lines[-1].get("targets", {})) if self.lines else []
 
     def of_targets(self, kind: str, *keys: str | int) -> dict[int, float]:
@@ -95,13 +94,6 @@ class RunRecord:
             if total := sum(each):
                 found[line["epoch"]] = [n / total for n in each]
         return found
-
-    def of_losses(self, kind: str) -> dict[int, float]:
-        """The loss of this kind of term by epoch, its weight included, the sum over students."""
-        return {
-            line["epoch"]: sum(loss for name, loss in line["losses"].items() if kind_of(name) == kind)
-            for line in self.lines
-        }
 
     def of_schedule(self, kind: str, key: str) -> dict[int, float]:
         """λ, k, P_max or V_max by epoch."""
@@ -129,38 +121,44 @@ class Arm:
         return tuple(getattr(self.config, key) for key in TASK)
 
     @property
-    def errors(self) -> dict[int, float]:
-        return {r.config.seed: r.error for r in self.runs if r.error is not None}
+    def results(self) -> dict[int, dict[str, Any]]:
+        """Of its finished runs, by seed."""
+        return {r.config.seed: r.result for r in self.runs if r.result}
 
     @property
     def answering(self) -> list[RunRecord]:
-        return [r for r in self.runs if r.said]
+        return [r for r in self.runs if r.answers]
 
     def kinds(self) -> list[str]:
-        """Its kinds of consistency terms: of several students the same kind counts once."""
+        """Its kinds of consistency terms; the terms of several students are one kind."""
         return list(dict.fromkeys(kind_of(name) for run in self.runs for name in run.terms()))
 
 
+def error_of(result: Mapping[str, Any]) -> float | None:
+    """On the test images; without any, on the validation images."""
+    return result["test_error"] if result["test_error"] is not None else result["validation_error"]
+
+
 def answers_in(path: Path) -> dict[str, Tensor]:
-    """The first answering network's: probabilities, labels, and every uncertainty; nothing where there is no file."""
+    """The first answering network's probabilities, labels and every uncertainty; empty without a file."""
     if not path.is_file():
         return {}
     try:
-        said = load_file(path)
+        found = load_file(path)
     except (SafetensorError, OSError) as e:
         raise CertusError(f"{path} cannot be read: {e}.") from None
-    probabilities = said["probabilities"][0]
-    drawn = {name: said[name] for name in METRICS if name in said}
+    probabilities = found["probabilities"][0]
+    drawn = {name: found[name] for name in METRICS if name in found}
     return {
         "probabilities": probabilities,
-        "labels": said["labels"],
+        "labels": found["labels"],
         **drawn,
         "confidence": unconfidence(probabilities),
     }
 
 
 def dig(record: Any, keys: Sequence[str | int]) -> Any:
-    """What lies at these keys, a number being a place in a list; None where there is nothing."""
+    """The value at these keys, where a number is an index into a list; None if there is none."""
     for key in keys:
         if isinstance(key, int):
             record = record[key] if isinstance(record, list) else None
@@ -182,7 +180,7 @@ def find(paths: Sequence[Path]) -> list[RunRecord]:
             raise UsageError(f"There is no folder {path}.")
         inside = [RunFolder(path)] if RunFolder(path).exists() else list(runs_in(path))
         if not inside:
-            raise UsageError(f"{path} holds no run, and none of its folders does: there is no config.toml.")
+            raise UsageError(f"{path} holds no run, and none of its folders does: no config.toml was found.")
         for folder in inside:
             found.setdefault(folder.path.resolve(), RunRecord(folder, folder.load_config()))
     return list(found.values())
@@ -195,17 +193,15 @@ def runs_in(path: Path) -> Iterator[RunFolder]:
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Every setting and option by name, those apart that do not tell two arms apart."""
+    """Every setting and option by name, except those in which runs of one arm may differ."""
     values = asdict(config)
     options = values.pop("options")
-    return {k: v for k, v in (values | options).items() if k not in ELSEWHERE}
+    return {k: v for k, v in (values | options).items() if k not in NOT_AN_ARM}
 
 
 def arms(runs: Sequence[RunRecord]) -> tuple[list[Arm], list[str]]:
-    """Runs by what they share, each arm named by method and what sets it apart; and what was left out, and why.
-
-    A seed that an arm has twice counts once.
-    """
+    """Runs grouped into arms, each named by its method and how it differs from the others; and notes on what was left
+    out. A seed that an arm has twice counts once."""
     groups: dict[str, list[RunRecord]] = {}
     notes = []
     for run in runs:
@@ -219,16 +215,16 @@ def arms(runs: Sequence[RunRecord]) -> tuple[list[Arm], list[str]]:
     named = [Arm(name_of(c, configs), tuple(g)) for c, g in zip(configs, groups.values(), strict=True)]
     order = list((METHODS | PRETRAINING).keys())
 
-    def place(arm: Arm) -> tuple[Any, ...]:
-        """By task and method; the method as it comes before its variants."""
+    def order_of(arm: Arm) -> tuple[Any, ...]:
+        """By task and method; a method with its defaults comes before its variants."""
         return tuple(map(str, arm.task)), order.index(arm.config.method), arm.name.count(", ")
 
-    return sorted(named, key=place), notes
+    return sorted(named, key=order_of), notes
 
 
 def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
-    """Its method, and what sets it apart from other arms of that method, unless that is as the method comes; and of
-    any arm where it is another task."""
+    """Its method, and the settings in which it differs both from the method's defaults and from another arm of the
+    method; its task too, if the arms have several."""
     alike = [o for o in others if o["method"] == config["method"]]
     usual = flat(resolve({"data": config["data"], "method": config["method"]}))
     apart = [
@@ -236,16 +232,9 @@ def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
         for key, value in config.items()
         if (key in TASK or value != usual[key]) and any(o[key] != value for o in (others if key in TASK else alike))
     ]
-    told = [f"{key.replace('_', ' ')} {word(config[key])}" for key in apart]
-    return ", ".join([config["method"], *told])
+    return ", ".join([config["method"], *(f"{key.replace('_', ' ')} {value_text(config[key])}" for key in apart)])
 
 
-def word(value: Any) -> str:
-    """A setting for people: of a folder its name."""
+def value_text(value: Any) -> str:
+    """The value of a setting for people; a path is shortened to its last part."""
     return Path(value).name if isinstance(value, str) and "/" in value else shown(value)
-
-
-def reference(block: Sequence[Arm]) -> Arm:
-    """What the others of a task are compared with: supervised learning, the longest of several, or else the first."""
-    supervised = [arm for arm in block if arm.config.method == "supervised"]
-    return max(supervised, key=lambda arm: arm.config.steps, default=block[0])

@@ -1,144 +1,238 @@
-"""The numbers behind the report's figures: pure functions, each tested against a naive reference."""
+"""Comparing arms over seeds. Every comparison that certus prints, writes or draws is a `Comparison`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata, spearmanr, ttest_rel
 from scipy.stats import t as student_t
-from torch import Tensor
+from scipy.stats import ttest_rel
 
-from certus.certainty.scores import wrong
+from certus.report.text_table import TextTable, number_text, signed, spread_text
 
-PRELIMINARY = 3  # fewer seeds than this say little
+PRELIMINARY = 3  # results of fewer seeds are marked
 Array = NDArray[Any]
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """The sample standard deviation (1/(n − 1)); None for one value."""
     return fmean(values), stdev(values) if len(values) > 1 else None
 
 
-def paired(values: Mapping[int, float], reference: Mapping[int, float]) -> dict[str, Any]:
-    """Mean difference over the seeds that both have, with Student's 95 % interval."""
-    seeds = sorted(values.keys() & reference.keys())
-    differences = [values[s] - reference[s] for s in seeds]
-    if not differences:
-        return {"n": 0, "mean": None, "low": None, "high": None}
-    mean, std = mean_std(differences)
+@dataclass(frozen=True)
+class Difference:
+    """Errors minus those of the reference, paired by seed: both have trained on the same labels.
+
+    Attributes:
+        n: the number of seeds that both have
+        mean, low, high: the mean difference and Student's 95 % interval; None where n is too small
+        p: of the paired t-test; None for fewer than two seeds and for differences that are all the same
+        reduction: percent of the reference's errors that are gone; negative if there are more
+    """
+
+    n: int
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    reduction: float | None = None
+
+    def __str__(self) -> str:
+        """`−1.25 [−2.54, +0.04]`; empty without a common seed."""
+        if self.mean is None:
+            return ""
+        interval = f" [{self.low:+.2f}, {self.high:+.2f}]" if self.low is not None else ""
+        return signed(f"{self.mean:+.2f}{interval}")
+
+
+def paired(errors: Mapping[int, float], reference: Mapping[int, float]) -> Difference:
+    """The difference over the seeds that both have."""
+    seeds = sorted(errors.keys() & reference.keys())
+    if not seeds:
+        return Difference(0)
+    mine, theirs = [errors[s] for s in seeds], [reference[s] for s in seeds]
+    reduction = 100.0 * (sum(theirs) - sum(mine)) / sum(theirs) if sum(theirs) else None
+    mean, std = mean_std([a - b for a, b in zip(mine, theirs, strict=True)])
     if std is None:
-        return {"n": 1, "mean": mean, "low": None, "high": None}
+        return Difference(1, mean, reduction=reduction)
     half = float(student_t.ppf(0.975, len(seeds) - 1)) * std / sqrt(len(seeds))
-    return {"n": len(seeds), "mean": mean, "low": mean - half, "high": mean + half}
-
-
-def difference_text(d: Mapping[str, Any] | None) -> str:
-    """A paired difference with its interval; nothing where there is none."""
-    if not d or d["mean"] is None:
-        return ""
-    return f"{d['mean']:+.2f}" + (f" [{d['low']:+.2f}, {d['high']:+.2f}]" if d["low"] is not None else "")
-
-
-def mean_text(v: Mapping[str, Any]) -> str:
-    return f"{v['mean']:.2f}" + (f" ± {v['std']:.2f}" if v["std"] is not None else "")
-
-
-def compared(values: Mapping[int, float], reference: Mapping[int, float] | None) -> dict[str, Any]:
-    """A row of the table: mean ± std over seeds, and against the reference paired difference, p, error reduction."""
-    mean, std = mean_std(list(values.values())) if values else (None, None)
-    row: dict[str, Any] = {"n": len(values), "mean": mean, "std": std, "preliminary": len(values) < PRELIMINARY}
-    if reference is None:
-        return row
-    seeds = sorted(values.keys() & reference.keys())
-    mine, theirs = [values[s] for s in seeds], [reference[s] for s in seeds]
-    base = sum(theirs)
-    reduction = 100.0 * (base - sum(mine)) / base if base else None
-    return row | {"difference": paired(values, reference), "p": paired_p(mine, theirs), "reduction": reduction}
+    return Difference(len(seeds), mean, mean - half, mean + half, paired_p(mine, theirs), reduction)
 
 
 def paired_p(mine: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Of the paired t-test; None where it says nothing: fewer than two seeds, or differences that are all the same."""
     differences = np.subtract(mine, theirs)
     if len(differences) < 2 or np.ptp(differences) <= 1e-12 * np.abs(differences).max():
         return None
     return float(ttest_rel(mine, theirs).pvalue)
 
 
+@dataclass(frozen=True)
+class Row:
+    """One arm of a comparison: a method with certain options, and its error (%) at each seed."""
+
+    name: str
+    errors: Mapping[int, float]
+    method: str = ""
+    steps: int = 0
+    seconds: float | None = None  # of training, the mean over seeds
+    bytes: int | None = None  # memory of a training step, the most over seeds
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        return len(self.errors)
+
+    @property
+    def mean(self) -> float | None:
+        return mean_std(list(self.errors.values()))[0] if self.errors else None
+
+    @property
+    def std(self) -> float | None:
+        return mean_std(list(self.errors.values()))[1] if self.errors else None
+
+    @property
+    def preliminary(self) -> bool:
+        return self.n < PRELIMINARY
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        return self.seconds / self.steps if self.seconds is not None and self.steps else None
+
+    def as_dict(self, measure: str = "test error") -> dict[str, Any]:
+        return {
+            measure.replace(" ", "_"): {str(seed): self.errors[seed] for seed in sorted(self.errors)},
+            "mean": self.mean,
+            "std": self.std,
+            "n": self.n,
+            "preliminary": self.preliminary,
+            "seconds": self.seconds,
+            "steps": self.steps or None,
+            "seconds_per_step": self.seconds_per_step,
+            "bytes": self.bytes,
+            "options": dict(self.options),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The errors of several arms on one task: the same data, labels and label noise.
+
+    `str()` is its table in Markdown, `as_dict()` what results.json holds.
+    """
+
+    rows: tuple[Row, ...]
+    data: str = ""
+    labels: int = 0
+    label_noise: float = 0.0
+    validation: int = 0
+    measure: str = "test error"
+
+    def __getitem__(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
+    def __str__(self) -> str:
+        return self.table().markdown()
+
+    @property
+    def reference(self) -> str:
+        """What the others are compared with: supervised learning, the longest if there are several, else the first
+        row. Rows without a result are skipped."""
+        rows = [row for row in self.rows if row.errors] or list(self.rows)
+        supervised = [row for row in rows if row.method == "supervised"]
+        return max(supervised, key=lambda row: row.steps, default=rows[0]).name
+
+    @property
+    def cost_reference(self) -> str:
+        """What time and memory are relative to."""
+        return next((row.name for row in self.rows if row.name == "mean-teacher" and row.errors), self.reference)
+
+    def difference(self, name: str, reference: str = "") -> Difference | None:
+        """To the reference, or to another row; None for the reference itself."""
+        reference = reference or self.reference
+        return None if name == reference else paired(self[name].errors, self[reference].errors)
+
+    def table(self, references: Sequence[str] = (), details: bool = False, cost: bool = False) -> TextTable:
+        """Mean ± std, n, and the difference to the reference, or to each of `references`; `details` adds p and error
+        reduction, `cost` time and memory of a training step."""
+        known = [row.name for row in self.rows] if len(self.rows) > 1 else []
+        references = [name for name in references or (self.reference,) if name in known]
+        heads = ["method", f"{self.measure} (%)", "n", *(f"difference to {name}" for name in references)]
+        heads += ["p", "error reduction"] * (details and len(references) == 1) + ["time ×", "memory ×"] * cost
+        rows = []
+        for row in self.rows:
+            differences = [self.difference(row.name, reference) for reference in references]
+            cells = [row.name, spread_text(row.mean, row.std), n_text(row.n)]
+            cells += ["" if d is None else str(d) for d in differences]
+            if details and len(references) == 1:
+                (d,) = differences
+                cells += [p_text(d.p) if d else "", percent_text(d.reduction) if d else ""]
+            rows.append((*cells, *(self.cost(row) if cost else ())))
+        return TextTable(tuple(heads), tuple(rows), self.title, self.caption(references, details))
+
+    def cost(self, row: Row) -> tuple[str, str]:
+        """Time and memory of a training step relative to the cost reference."""
+        unit = self[self.cost_reference]
+        time = row.seconds_per_step / unit.seconds_per_step if row.seconds_per_step and unit.seconds_per_step else None
+        memory = row.bytes / unit.bytes if row.bytes and unit.bytes else None
+        return number_text(time), number_text(memory)
+
+    @property
+    def title(self) -> str:
+        noise = f", {100 * self.label_noise:g} % of them random" * (self.label_noise > 0)
+        return f"{self.data}, {self.labels or 'all'} labels{noise}: {self.measure} (%)"
+
+    def caption(self, references: Sequence[str], details: bool = False) -> str:
+        text = "Mean ± standard deviation over n seeds."
+        if references:
+            text += " Differences are paired by seed (same labels), with a 95 % confidence interval"
+            text += " and the p of the paired t-test." if details else "."
+            text += " Error reduction is the share of the reference's errors that are gone." * details
+        if any(row.errors and row.preliminary for row in self.rows):
+            text += f" Preliminary: fewer than {PRELIMINARY} seeds."
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: every row by name, with its difference to the reference."""
+        methods = {}
+        for row in self.rows:
+            difference = self.difference(row.name)
+            methods[row.name] = {**row.as_dict(self.measure), "difference": asdict(difference) if difference else None}
+        return {
+            "data": self.data,
+            "labels": self.labels,
+            "label_noise": self.label_noise,
+            "validation": self.validation,
+            "measure": self.measure,
+            "reference": self.reference,
+            "cost_reference": self.cost_reference,
+            "methods": methods,
+        }
+
+
+def n_text(n: int) -> str:
+    return f"{n}{' (preliminary)' * (0 < n < PRELIMINARY)}"
+
+
+def p_text(p: float | None) -> str:
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def percent_text(value: float | None) -> str:
+    return "" if value is None else signed(f"{value:.1f} %")
+
+
 def band(curves: Sequence[Mapping[int, float]]) -> dict[str, Array]:
-    """Curves by epoch, over seeds: at each epoch mean, std and how many have come so far."""
+    """Curves by epoch, over seeds: at each epoch mean, std and the number of seeds that have reached it."""
     epochs = sorted({e for curve in curves for e in curve})
-    there = [[c[e] for c in curves if e in c] for e in epochs]
+    values = [[c[e] for c in curves if e in c] for e in epochs]
     return {
         "epoch": np.array(epochs),
-        "mean": np.array([np.mean(v) for v in there]),
-        "std": np.array([np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in there]),
-        "n": np.array([len(v) for v in there]),
+        "mean": np.array([np.mean(v) for v in values]),
+        "std": np.array([np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]),
+        "n": np.array([len(v) for v in values]),
     }
-
-
-def bin_size(n: int) -> int:
-    """100 images as in the paper, fewer where that would leave fewer than ten bins."""
-    return 100 if n >= 1000 else max(1, n // 10)
-
-
-def ranked_bins(right: Tensor, uncertainty: Tensor, size: int) -> list[float]:
-    """Percent of right answers in bins of `size` images by ascending uncertainty; a rest that fills no bin is left."""
-    ordered = right.double()[uncertainty.argsort(stable=True)]
-    return [100.0 * part.mean().item() for part in ordered.split(size) if len(part) == size]
-
-
-def rank_correlation(accuracy: Sequence[float]) -> float | None:
-    """Spearman's, of the bin's index and its accuracy: −1 is accuracy that falls from bin to bin."""
-    if len(accuracy) < 2 or np.ptp(accuracy) == 0:
-        return None
-    return float(spearmanr(np.arange(len(accuracy)), accuracy).statistic)
-
-
-def auroc(missed: Tensor, uncertainty: Tensor) -> float | None:
-    """The probability that a wrong answer is less certain than a right one, ties counting half."""
-    wrong_ones = missed.bool().numpy()
-    m, n = int(wrong_ones.sum()), int((~wrong_ones).sum())
-    if not m or not n:
-        return None
-    ranks = rankdata(uncertainty.double().numpy())
-    return float((ranks[wrong_ones].sum() - m * (m + 1) / 2) / (m * n))
-
-
-def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> dict[str, list[float]]:
-    """Count, mean confidence and accuracy (%) of each equal bin of the confidence that holds an image."""
-    confidence = probabilities.double().amax(1)
-    right = 1.0 - wrong(probabilities, labels)
-    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    held = [b for b in range(bins) if (place == b).any()]
-    return {
-        "bin": [float(b) for b in held],
-        "images": [float((place == b).sum()) for b in held],
-        "confidence": [100.0 * confidence[place == b].mean().item() for b in held],
-        "accuracy": [100.0 * right[place == b].mean().item() for b in held],
-    }
-
-
-def confusion(probabilities: Tensor, labels: Tensor) -> Array:
-    """(C, C) how many images of class i were called j."""
-    classes = probabilities.shape[1]
-    return torch.bincount(labels * classes + probabilities.argmax(1), minlength=classes**2).view(classes, -1).numpy()
-
-
-def by_class(values: Tensor, labels: Tensor, classes: int) -> list[float | None]:
-    """The mean over the images of each class; None for a class without images."""
-    return [values[labels == c].double().mean().item() if (labels == c).any() else None for c in range(classes)]
-
-
-def certain_mistakes(probabilities: Tensor, labels: Tensor, uncertainty: Tensor, count: int) -> list[int]:
-    """Places of the wrong answers, the most certain first."""
-    order = uncertainty.argsort(stable=True)
-    return order[wrong(probabilities, labels)[order] > 0][:count].tolist()
-
-
-def least_certain(uncertainty: Tensor, count: int) -> list[int]:
-    return uncertainty.argsort(stable=True, descending=True)[:count].tolist()

@@ -1,4 +1,4 @@
-"""Figures of the targets while training, from metrics.jsonl: how right, how many, of which class, how certain."""
+"""Figures of the targets during training, from metrics.jsonl: accuracy, number, classes and uncertainty."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from certus.report.statistics import band
 from certus.training.observer import QUANTILES
 
 NAMES = {"TopK": "hard filter", "Probabilistic": "probabilistic filter", "Threshold": "threshold", "source": "source"}
-MANY = 10  # classes, from which on no line is each one's own
+MANY = 10  # with more classes than this, not every class has its own line
 
 
 def selected(arm: Arm) -> Iterable[ReportFigure]:
-    """The paper's figure: how right the selected targets are, and all targets."""
+    """The paper's figure: the accuracy of the selected targets, and of all targets."""
     for kind in arm.kinds():
         figure, (axes,) = canvas()
         rows: list[tuple[Any, ...]] = []
@@ -34,10 +34,10 @@ def selected(arm: Arm) -> Iterable[ReportFigure]:
         if rows:
             yield ReportFigure(
                 f"{slug(arm.name)}-{slug(kind)}-targets",
-                f"How right the targets are ({kind})",
-                "Of unlabelled images, whose labels only this observer reads. The further the selected targets stand "
-                "above all, the better the filter; where the curves meet, nothing is filtered out, or certainty does "
-                f"not tell right from wrong. {BAND}" + " Here every target is taught." * (not chosen),
+                f"Accuracy of the targets ({kind})",
+                "On unlabelled images, whose labels are read only for this figure. The higher the selected targets are "
+                "above all targets, the better the filter. Where the curves meet, nothing is filtered out, or "
+                f"certainty does not separate right from wrong. {BAND}" + " Here every target is used." * (not chosen),
                 ("targets", "epoch", "mean", "std", "n"),
                 rows,
                 figure,
@@ -45,12 +45,12 @@ def selected(arm: Arm) -> Iterable[ReportFigure]:
 
 
 def filtered(arm: Arm, kind: str) -> bool:
-    """Whether any target of this kind was ever left out."""
+    """Whether any target of this kind was left out."""
     return any(share < 1 for run in arm.runs for share in run.of_targets(kind, "kept", "all").values())
 
 
 def filters(arm: Arm) -> Iterable[ReportFigure]:
-    """k/|B|, P_max, V_max, and what the filters kept."""
+    """k/|B|, P_max, V_max, and the shares that the filters kept."""
     for kind in arm.kinds():
         wanted: dict[str, list[dict[int, float]]] = {}
         for run in arm.runs:
@@ -59,11 +59,11 @@ def filters(arm: Arm) -> Iterable[ReportFigure]:
             wanted.setdefault("k/|B|, at most 1", []).append({e: min(1.0, k[e] / batch[e]) for e in k})
             wanted.setdefault("P_max", []).append(run.of_schedule(kind, "p_max"))
             for name in dict.fromkeys(n for li in run.lines for n in kept_names(li, kind)):
-                told = "kept in the end" if name == "all" else f"kept by the {NAMES.get(name, name)}"
-                wanted.setdefault(told, []).append(run.of_targets(kind, "kept", name))
+                label = "kept by all filters" if name == "all" else f"kept by the {NAMES.get(name, name)}"
+                wanted.setdefault(label, []).append(run.of_targets(kind, "kept", name))
         shares = {name: band([c for c in cs if c]) for name, cs in wanted.items() if any(cs)}
-        shares = {n: c for n, c in shares.items() if not n.startswith("kept by") or (c["mean"] < 1).any()}
-        if not any(n.startswith("kept by") for n in shares) and "P_max" not in shares:
+        shares = {n: c for n, c in shares.items() if not n.startswith("kept by the") or (c["mean"] < 1).any()}
+        if not any(n.startswith("kept by the") for n in shares) and "P_max" not in shares:
             shares = {}
         heat = [c for run in arm.runs if (c := run.of_schedule(kind, "v_max"))]
         if not shares and not heat:
@@ -87,8 +87,8 @@ def filters(arm: Arm) -> Iterable[ReportFigure]:
         yield ReportFigure(
             f"{slug(arm.name)}-{slug(kind)}-filter",
             f"Filter and temperature over time ({kind})",
-            "Dashed: what the schedule says. Solid: which share of the targets that reached a filter it kept, and "
-            "which share of the batch was taught in the end. V_max is the heat of the least certain target.",
+            "Dashed: the schedules. Solid: the share that each filter kept of the targets that reached it, and the "
+            "share of the batch that all filters kept. V_max is the heat of the least certain target.",
             ("quantity", "epoch", "mean", "std", "n"),
             rows,
             figure,
@@ -100,7 +100,7 @@ def kept_names(li: dict[str, Any], kind: str) -> list[str]:
 
 
 def classes(arm: Arm) -> Iterable[ReportFigure]:
-    """Which classes the selected targets name; of many classes only the rarest, the median and the most frequent."""
+    """The classes of the selected targets; of many classes only the rarest, the median and the most frequent."""
     for kind in arm.kinds():
         runs = [shares for run in arm.runs if (shares := run.class_shares(kind))]
         if not runs:
@@ -117,7 +117,7 @@ def classes(arm: Arm) -> Iterable[ReportFigure]:
         figure, (axes,) = canvas(3.6)
         for i, (name, curve) in enumerate(curves.items()):
             style = look(i) if count <= MANY else {"color": SERIES[0], "linestyle": (":", "-", "-.")[i]}
-            line(axes, curve, name, style, banded=False)  # so many bands would hide the lines
+            line(axes, curve, name, style, banded=False)  # bands would hide the lines
         if count > MANY:
             top, _, low = curves.values()
             axes.fill_between(top["epoch"], low["mean"], top["mean"], color=SERIES[0], alpha=0.16, linewidth=0)
@@ -126,15 +126,15 @@ def classes(arm: Arm) -> Iterable[ReportFigure]:
         axes.set_ylabel("share of the selected targets (%)")
         axes.set_ylim(bottom=0)
         legend(axes)
-        who = " Each seed has its own rarest and most frequent class at each epoch." * (count > MANY)
-        who += " Here every target is taught." * (not filtered(arm, kind))
+        note = " Each seed has its own rarest and most frequent class at each epoch." * (count > MANY)
+        note += " Here every target is used." * (not filtered(arm, kind))
         yield ReportFigure(
             f"{slug(arm.name)}-{slug(kind)}-classes",
-            f"Which classes the targets name ({kind})",
+            f"Classes of the targets ({kind})",
             "The share of each class among the selected targets of unlabelled images, the mean over seeds. A class "
-            "that stays far below the dashed even share is starved, by the filter or by a teacher that does not name "
-            "it; one far above is favoured. Where the data's own classes are uneven, so are right targets, and the "
-            f"dashed line is no measure.{who}",
+            "far below the dashed even share is starved, by the filter or by a teacher that rarely predicts it; a "
+            "class far above is favoured. If the classes of the data are uneven, right targets are uneven too, and "
+            f"the dashed line does not apply.{note}",
             ("class", "epoch", "mean", "std", "n"),
             [row for name, curve in curves.items() for row in rows_of(name, curve)],
             figure,
@@ -166,10 +166,10 @@ def uncertainty(arm: Arm) -> Iterable[ReportFigure]:
         if rows:
             yield ReportFigure(
                 f"{slug(arm.name)}-{slug(kind)}-uncertainty",
-                f"How sure the teacher is of its targets ({kind})",
-                "Median over the images of an epoch, dotted the quartiles (the CSV has mean, 5 % and 95 % too). A "
-                "teacher that knows nothing yet gives every image the same answer; later the labelled images should "
-                f"fall below the others, and both sink as it learns. Of several students, their mean. {BAND}",
+                f"Uncertainty of the targets ({kind})",
+                "Median over the images of an epoch, dotted the quartiles (the CSV also has the mean and the 5 % and "
+                "95 % quantiles). As the teacher learns, both medians should fall, that of the labelled images first. "
+                f"With several students, their mean. {BAND}",
                 ("images", "quantity", "epoch", "mean", "std", "n"),
                 rows,
                 figure,

@@ -1,4 +1,4 @@
-"""The test images that a run was surest of and wrong about, and those that it was least sure of."""
+"""The most certain mistakes of a run, and the test images that it is least certain of."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from matplotlib.image import imsave
 from certus.data import Dataset, load
 from certus.errors import CertusError
 from certus.report.figure import WIDTH, ReportFigure, slug
+from certus.report.measures import certain_mistakes, least_certain
 from certus.report.runs import Arm, RunRecord
-from certus.report.statistics import Array, certain_mistakes, least_certain
+from certus.report.statistics import Array
 
 COUNT = 16
 
@@ -25,51 +26,51 @@ def test_images(run: RunRecord) -> Dataset | str:
     try:
         data = load(config.data, config.data_dir, config.size)
     except (CertusError, OSError) as e:
-        return f"The test images are left out, because {config.data} cannot be loaded here any more: {e}"
+        return f"The test images are not shown, because {config.data} cannot be loaded: {e}"
     if len(data.shape) != 3:
-        return f"{config.data} holds vectors, of which there are no images to show."
-    said = run.said["labels"]
-    if len(data.test) != len(said) or not bool((data.test.labels == said).all()):
-        return f"The test images are left out, because those of {config.data} are not the ones this run was asked."
+        return f"{config.data} holds vectors, which cannot be shown as images."
+    labels = run.answers["labels"]
+    if len(data.test) != len(labels) or not bool((data.test.labels == labels).all()):
+        return f"The test images are not shown, because {config.data} has changed since the run."
     return data
 
 
 def thumbnails(arm: Arm) -> tuple[list[ReportFigure], list[str]]:
-    """Both rows of images, of the arm's first finished seed; or a sentence on why there are none."""
+    """Both sheets of images, of the arm's first finished seed; or a sentence on why there are none."""
     if not arm.answering:
         return [], []
     run = arm.answering[0]
     data = test_images(run)
     if isinstance(data, str):
         return [], [data]
-    said, u = run.said, run.said[run.metric]
-    mistakes = certain_mistakes(said["probabilities"], said["labels"], u, COUNT)
-    kind = "PE of ten draws" if run.metric == "pe" else "confidence"
-    how = f"Answer ✓, or answer ✗ truth. Seed {run.config.seed}, ranked by {kind}."
+    answers, u = run.answers, run.answers[run.metric]
+    mistakes = certain_mistakes(answers["probabilities"], answers["labels"], u, COUNT)
+    metric = "PE of ten draws" if run.metric == "pe" else "confidence"
+    key = f"Answer ✓, or answer ✗ true class. Seed {run.config.seed}, ranked by {metric}."
     drawn = []
     if mistakes:
-        why = f"Wrong, and sure of it: a wrong label in the test set, or what the network has learnt falsely. {how}"
-        drawn.append(sheet(arm, run, data, mistakes, "The most certain mistakes", why))
-    why = f"Where it would ask a person first: many should be hard to read, and many are wrong. {how}"
-    return [*drawn, sheet(arm, run, data, least_certain(u, COUNT), "The least certain images", why)], []
+        caption = f"Wrong with a high certainty: a wrong label in the test set, or a systematic mistake. {key}"
+        drawn.append(sheet(arm, run, data, mistakes, "The most certain mistakes", caption))
+    caption = f"A person should check these first: many are hard to recognise, and many are wrong. {key}"
+    return [*drawn, sheet(arm, run, data, least_certain(u, COUNT), "The least certain images", caption)], []
 
 
-def sheet(arm: Arm, run: RunRecord, data: Dataset, places: list[int], title: str, caption: str) -> ReportFigure:
-    said, u = run.said, run.said[run.metric]
+def sheet(arm: Arm, run: RunRecord, data: Dataset, indices: list[int], title: str, caption: str) -> ReportFigure:
+    answers, u = run.answers, run.answers[run.metric]
     rows, cells = [], []
-    figure = Figure(figsize=(WIDTH, 0.95 * -(-len(places) // 8) + 0.1), layout="constrained")
-    for i, place in enumerate(places):
-        p, label = said["probabilities"][place], int(said["labels"][place])
+    figure = Figure(figsize=(WIDTH, 0.95 * -(-len(indices) // 8) + 0.1), layout="constrained")
+    for i, index in enumerate(indices):
+        p, label = answers["probabilities"][index], int(answers["labels"][index])
         best = int(p.argmax())
         answer, truth = data.classes[best], data.classes[label]
-        rows.append((place, answer, truth, float(p[best]), float(u[place])))
-        image = data.test.images[place].permute(1, 2, 0).numpy()
-        axes = figure.add_subplot(-(-len(places) // 8), 8, i + 1)
+        rows.append((index, answer, truth, float(p[best]), float(u[index])))
+        image = data.test.images[index].permute(1, 2, 0).numpy()
+        axes = figure.add_subplot(-(-len(indices) // 8), 8, i + 1)
         axes.imshow(as_rgb(image))
         axes.set_axis_off()
         axes.set_title(answer if best == label else f"{answer} ({truth})", fontsize=7)
         word = f"{answer} ✓" if best == label else f"{answer} ✗ {truth}"
-        text = f"test image {place}: answered {answer} with {p[best]:.0%}, is {truth}"
+        text = f"test image {index}: answered {answer} with {p[best]:.0%}, is {truth}"
         cells.append(
             f'<li class="{"right" if best == label else "wrong"}"><img src="{uri(as_rgb(image))}" '
             f'alt="{escape(text)}" title="{escape(text)}"><span>{escape(word)}</span></li>'
@@ -78,7 +79,7 @@ def sheet(arm: Arm, run: RunRecord, data: Dataset, places: list[int], title: str
         f"{slug(arm.name)}-{slug(title)}",
         title,
         caption,
-        ("test image", "answered", "is", "probability", run.metric),
+        ("test image", "answered", "true class", "probability", run.metric),
         rows,
         figure,
         f'<ul class="images">{"".join(cells)}</ul>',
@@ -86,7 +87,7 @@ def sheet(arm: Arm, run: RunRecord, data: Dataset, places: list[int], title: str
 
 
 def as_rgb(image: Array) -> Array:
-    """(H, W, 3) uint8, one channel as ink on paper, whatever its range."""
+    """(H, W, 3) uint8; one channel becomes dark on white, whatever its range."""
     x = image.astype(np.float64)
     top = 255.0 if image.dtype == np.uint8 and x.max() > 16 else max(1e-9, x.max())
     x = (x / top).clip(0, 1)

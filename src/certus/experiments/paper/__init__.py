@@ -1,8 +1,8 @@
-"""The paper's experiments: what is trained, how large, and the tables beside the paper's own figures."""
+"""The paper's experiments: what is trained, at which scale, and the tables beside the paper's own."""
 
-from certus.experiments.paper.cells import cells, chosen, starts
+from certus.experiments.paper.cells import cells, chosen, pretraining_cells
 from certus.experiments.paper.experiments import EXPERIMENTS, Arm, Experiment, Task, experiment
-from certus.experiments.paper.scales import SCALES, Scale, in_words, scale_named, task_in_words
+from certus.experiments.paper.scales import SCALES, Scale, describe_scale, describe_task, scale_named
 
 __all__ = [
     "EXPERIMENTS",
@@ -13,9 +13,9 @@ __all__ = [
     "Task",
     "cells",
     "chosen",
+    "describe_scale",
+    "describe_task",
     "experiment",
-    "in_words",
+    "pretraining_cells",
     "scale_named",
-    "starts",
-    "task_in_words",
 ]

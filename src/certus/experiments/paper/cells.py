@@ -1,6 +1,6 @@
-"""An experiment at a scale as runs: where each lies, what it starts from, in which order they are trained.
+"""The runs of an experiment at a scale: their folders, and the pretraining that some start from.
 
-Every experiment keeps its runs in one tree, OUT/TASK/ARM-seedN, so that a run that two of them need is trained once.
+All experiments keep their runs in one tree, OUT/TASK/ARM-seedN, so that a run that two of them need is trained once.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from certus.experiments.compare import Cell, cell_folder
+from certus.experiments.cells import Cell, cell_folder
 from certus.experiments.paper.experiments import RANDOM_WEIGHTS, Arm, Experiment, Task
 from certus.experiments.paper.scales import Scale
 from certus.training.run_folder import RunFolder
 
 
 def chosen(experiment: Experiment, scale: Scale, only: str = "") -> list[tuple[Task, Arm]]:
-    """The experiment's cells at this scale: where the paper starts from RotNet, so do CCL's arms of the table."""
+    """The tasks and arms of an experiment at this scale. As in the paper, CCL's arms of table 1 start from RotNet at
+    the full scale."""
 
     def started(arm: Arm) -> Arm:
-        return replace(arm, rotnet=arm.rotnet or ("ccl" in arm.method and arm.told != RANDOM_WEIGHTS))
+        return replace(arm, rotnet=arm.rotnet or ("ccl" in arm.method and arm.variant != RANDOM_WEIGHTS))
 
     cells = experiment.cells(only)
     if experiment.name != "table1" or not scale.rotnet:
@@ -32,8 +33,10 @@ def start_folder(out: Path, data: str, seed: int) -> Path:
     return (out / f"{data}-rotnet" / f"rotation-seed{seed}").resolve()
 
 
-def starts(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str) -> list[Cell]:
-    """The pretraining runs that some arm needs before it can begin."""
+def pretraining_cells(
+    chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str
+) -> list[Cell]:
+    """The RotNet runs that some arms start from."""
     found = []
     for data in dict.fromkeys(task.data for task, arm in chosen if arm.rotnet):
         for seed in range(seeds):
@@ -44,7 +47,7 @@ def starts(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Pa
 
 
 def cells(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str) -> list[Cell]:
-    """Every run. An arm that on its task and at this scale is the same as an earlier one is not run twice."""
+    """Every run. An arm with the same settings as an earlier one on the same task is left out."""
     found: list[Cell] = []
     for seed in range(seeds):
         for task, arm in chosen:

@@ -1,4 +1,4 @@
-"""The paper's experiments by name: which arms are trained on which tasks. How large, a scale says."""
+"""The paper's experiments by name: which arms are trained on which tasks. A scale decides how large."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from certus.experiments.paper.printed import ARMS, TABLE1, PrintedError
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learnt: a data set, so many labels, a fraction of them random."""
+    """A data set, a number of labels, and the share of labels that are replaced by random ones."""
 
     data: str
     labels: int
@@ -25,7 +25,7 @@ class Task:
 
     @property
     def clean(self) -> Task:
-        """The same with every label right."""
+        """The same without random labels."""
         return Task(self.data, self.labels)
 
 
@@ -35,20 +35,20 @@ class Arm:
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    told: str = ""  # what sets it apart from the method as it is
-    rotnet: bool = False  # starts from a trunk that has learnt to tell how an image was turned
-    same_minutes: bool = False  # as many steps as take as long as Mean Teacher's; the scale knows how many
+    variant: str = ""  # how it differs from the method with its defaults
+    rotnet: bool = False  # starts from a trunk that was pretrained to predict rotations
+    same_minutes: bool = False  # trains as long as Mean Teacher; the scale has the number of steps
 
     @property
     def name(self) -> str:
-        return ", ".join(filter(None, (self.method, self.told, "from RotNet" * self.rotnet)))
+        return ", ".join(filter(None, (self.method, self.variant, "from RotNet" * self.rotnet)))
 
     @property
     def folder(self) -> str:
         return self.name.replace(", ", "-").replace(" ", "-")
 
     def printed(self, task: Task) -> PrintedError | None:
-        """In the paper's table."""
+        """Its error in the paper's table."""
         name = self.name.removesuffix(", from RotNet")
         return None if task.noise else TABLE1.get((task.data, task.labels), {}).get(name)
 
@@ -59,63 +59,62 @@ class Experiment:
     summary: str
     arms: tuple[Arm, ...]
     tasks: tuple[Task, ...]
-    references: tuple[str, ...]  # arms that the others' differences are told to
+    references: tuple[str, ...]  # the arms that the others are compared with
     about: Literal["errors", "uncertainty", "selection"] = "errors"  # which table comes first
-    figures: tuple[str, ...] = ("learning-curves", "losses", "risk-coverage", "reliability")  # those that it is about
+    panels: tuple[str, ...] = ("errors", "learning")  # of its published figure; the names are in figures.py
 
     def cells(self, only: str = "") -> list[tuple[Task, Arm]]:
-        """Every task with every arm, or those whose TASK/ARM some pattern fits."""
+        """Every task with every arm, or those whose TASK/ARM fits one of the patterns."""
         found = [(task, arm) for task in self.tasks for arm in self.arms]
         patterns = [p.strip() for p in only.split(";") if p.strip()]
         fitting = {p: [c for c in found if fits(p, *c)] for p in patterns}
         for pattern, cells in fitting.items():
             if not cells:
-                raise UsageError(
-                    f"No cell of {self.name} fits --only {pattern!r}: `certus paper {self.name} --list` names them all."
-                )
+                raise UsageError(f"No run of {self.name} fits `only` {pattern!r}: use `list` to see the names of all.")
         return [c for c in found if not patterns or any(c in cells for cells in fitting.values())]
 
 
 def fits(pattern: str, task: Task, arm: Arm) -> bool:
-    """TASK, TASK/ARM or */ARM, with * and ? for what is left open."""
+    """TASK, TASK/ARM or */ARM, where * and ? fit anything."""
     wanted_task, _, wanted_arm = pattern.partition("/")
     return fnmatchcase(task.name, wanted_task) and any(
         fnmatchcase(name, wanted_arm or "*") for name in (arm.name, arm.folder)
     )
 
 
-EVERY_TARGET = {"hard": False, "probabilistic": False, "temper": False}  # what is left is Mean Teacher
+EVERY_TARGET = {"hard": False, "probabilistic": False, "temper": False}  # FT-CCL without its parts: Mean Teacher
 
 
-def ccl(told: str = "", **options: Any) -> Arm:
-    """FT-CCL; one whose metric or draws are told, or that has no use for certainty, does not take the paper's."""
+def ccl(variant: str = "", **options: Any) -> Arm:
+    """FT-CCL with these options. With its own metric or draws, or without any use of certainty, it does not take the
+    paper's certainty at any scale."""
     other = options.keys() & {"metric", "draws"} or options.keys() >= EVERY_TARGET.keys()
-    return Arm("ft-ccl", {"certainty": "quick"} | options if other else options, told)
+    return Arm("ft-ccl", {"certainty": "quick"} | options if other else options, variant)
 
 
 SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT = map(
     Arm, ("supervised", "mean-teacher", "filtering-ccl", "temperature-ccl", "ft-ccl")
 )
-SAME_MINUTES = Arm("supervised", told="same minutes", same_minutes=True)  # whether it gains by time, not by images
+SAME_MINUTES = Arm("supervised", variant="same minutes", same_minutes=True)  # more time instead of more images
 TEACHERS = {n: ccl(f"{n} teachers", teachers=n) for n in (2, 3, 4)}
-PAPER_CERTAINTY = ccl("the paper's certainty", certainty="paper")  # at each scale one of the two is ft-ccl as it is
+PAPER_CERTAINTY = ccl("the paper's certainty", certainty="paper")  # at each scale one of these two is plain ft-ccl
 QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
 RANDOM = ccl("random ranks", metric="random")
 CONFIDENCE = ccl("confidence ranks", metric="confidence")
-REVERSED = ccl("reversed ranks", metric="reversed")  # whether it is the uncertain targets that there is to learn from
+REVERSED = ccl("reversed ranks", metric="reversed")  # are the uncertain targets the informative ones?
 STRONG = ccl("strong views", student_view="strong")
-STRONG_CONTROLS = (  # whether certainty has a part in what strong views gain; the last is Mean Teacher with them
+STRONG_CONTROLS = (  # does certainty contribute to the gain of strong views? The last is Mean Teacher with them
     ccl("strong views, random ranks", student_view="strong", metric="random"),
     ccl("strong views, confidence ranks", student_view="strong", metric="confidence"),
     ccl("strong views, every target", student_view="strong", **EVERY_TARGET),
 )
 RANDOM_WEIGHTS = "from random weights"
-STARTS = (  # what the start is worth: the paper's CCL has it, the rivals that it quotes have not
+STARTS = (  # the gain by RotNet: the paper's CCL starts from it, the rivals that it quotes do not
     *(Arm(method, rotnet=True) for method in ("supervised", "mean-teacher", "ft-ccl")),
     ccl(RANDOM_WEIGHTS),
 )
 
-# The paper's rows in its order, then those that it has not: the controls first.
+# The paper's rows in its order, then ours: the controls first.
 ROWS = (
     *(Arm(name) for name in ARMS if "," not in name),
     TEACHERS[2],
@@ -154,35 +153,35 @@ ABLATION = (
     *TEACHERS.values(),
 )
 
-THOUSAND = (Task("cifar10", 1000), Task("svhn", 1000))  # the paper's analyses are on the first alone
+THOUSAND = (Task("cifar10", 1000), Task("svhn", 1000))  # the paper's analyses use only the first
 
 EXPERIMENTS = {
     e.name: e
     for e in (
         Experiment(
             "table1",
-            "test errors of every method on CIFAR-10, CIFAR-100 and SVHN, beside those that the paper prints",
+            "test errors of every method on CIFAR-10, CIFAR-100 and SVHN, beside the paper's",
             ROWS,
             tuple(Task(*task) for task in TABLE1),
             ("supervised", "supervised, same minutes", "mean-teacher"),
         ),
         Experiment(
             "uncertainty",
-            "what each uncertainty is worth: accuracy against it on the unlabelled and on the test images",
+            "how well each uncertainty finds wrong answers, on the unlabelled and on the test images",
             (FT,),
             THOUSAND,
             ("ft-ccl",),
             about="uncertainty",
-            figures=("*-bins", "*-class-pv"),
+            panels=("bins",),
         ),
         Experiment(
             "selection",
-            "how right the selected targets are, against all targets, over training",
+            "the accuracy of the selected targets and of all targets during training",
             (MEAN_TEACHER, FT, FILTERING, CONFIDENCE, RANDOM, REVERSED),
             THOUSAND,
             ("ft-ccl", "ft-ccl, random ranks"),
             about="selection",
-            figures=("*-targets", "*-filter", "*-classes", "*-uncertainty"),
+            panels=("targets", "losses"),
         ),
         Experiment(
             "noise",
@@ -190,23 +189,22 @@ EXPERIMENTS = {
             (SUPERVISED, SAME_MINUTES, MEAN_TEACHER, FILTERING, TEMPERATURE, FT),
             tuple(Task("cifar10", 4000, noise) for noise in (0.2, 0.3, 0.5)),
             ("supervised", "supervised, same minutes", "mean-teacher"),
-            figures=("label-noise", "learning-curves"),
         ),
         Experiment(
             "ablation",
-            "ours: FT-CCL without each of its parts, and with certainty replaced by confidence or by chance",
+            "ours: FT-CCL without each of its parts, and with other ranks instead of certainty",
             ABLATION,
             THOUSAND,
             ("ft-ccl", "mean-teacher"),
         ),
         Experiment(
             "views",
-            "ours: the student sees strongly changed images, and what certainty is worth then",
+            "ours: the student sees strongly augmented images; does certainty help then?",
             (SUPERVISED, SAME_MINUTES, MEAN_TEACHER, FT, Arm("fixmatch"), STRONG, *STRONG_CONTROLS),
             THOUSAND,
             ("ft-ccl, strong views", "supervised", "supervised, same minutes"),
             about="selection",
-            figures=("learning-curves", "*-targets", "*-classes"),
+            panels=("errors", "targets"),
         ),
     )
 }

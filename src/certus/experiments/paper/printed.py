@@ -1,7 +1,7 @@
-"""What the paper prints: test error (%) and standard deviation over 5 runs, by task and arm. Its Table 1, no more.
+"""The paper's Table 1: test error (%) and standard deviation over 5 runs, by task and arm.
 
-The figures on uncertainty, selection and noisy labels have no printed numbers. The row "LP" is that of Iscen et al. for
-label propagation on a mean teacher, which is our mean-teacher-label-propagation.
+The paper's figures on uncertainty, selection and noisy labels have no printed numbers. Its row "LP" is label
+propagation on a mean teacher (Iscen et al.), our mean-teacher-label-propagation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How large an experiment is run: as the paper does it, or on a processor in minutes."""
+"""The size of an experiment: the paper's, or one that a CPU trains in minutes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Scale:
     name: str
     seeds: int
     settings: Mapping[str, Any]  # of every run
-    epochs: float = 0.0  # over the unlabelled images; 0: the settings tell the steps, or the labels do
-    steps_of: Mapping[int, int] = field(default_factory=dict)  # by the number of labels: more take longer to learn
+    epochs: float = 0.0  # passes over the unlabelled images; 0: by `settings` or `steps_of`
+    steps_of: Mapping[int, int] = field(default_factory=dict)  # by the number of labels: more labels need more steps
     by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by DATA-LABELS, or DATA-LABELS/METHOD
-    same_minutes: float = 1.0  # steps of supervised learning in the time of one of Mean Teacher's
-    by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of the method among them
-    rotnet: bool = False  # CCL starts from RotNet in the table, as in the paper
-    pretraining: float = 0.0  # its epochs
+    same_minutes: float = 1.0  # steps of supervised learning in the time of one step of Mean Teacher
+    by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings and options
+    rotnet: bool = False  # CCL starts from RotNet in table 1, as in the paper
+    pretraining: float = 0.0  # epochs of RotNet
 
     def config(self, task: Task, arm: Arm, seed: int, data_dir: str = "", init: Path | None = None) -> Config:
-        """One run in full. Stronger wins: the data set's preset, the method's, the scale's, the arm's."""
+        """The settings of one run. Later ones win: the data set's preset, the method's, the scale's, the arm's."""
         known = recipe(arm.method).defaults()
         length = {"steps": self.steps_of[task.labels]} if self.steps_of else {}
         of_task, of_both = (self.by_task.get(f"{task.clean.name}{of}", {}) for of in ("", f"/{arm.method}"))
@@ -51,7 +51,7 @@ class Scale:
         return replace(config, steps=round(self.same_minutes * config.steps)) if arm.same_minutes else config
 
     def rotation(self, data: str, seed: int, data_dir: str = "") -> Config:
-        """The pretraining that arms from RotNet start from: without any label."""
+        """The settings of a RotNet run, which uses no labels."""
         given = {name: value for name, value in self.settings.items() if name != "steps"}
         config = resolve(
             {**given, "data": data, "method": "rotation", "validation": 0, "seed": seed, "data_dir": data_dir}
@@ -59,7 +59,7 @@ class Scale:
         return self.sized(replace(config, threads=1), self.pretraining)
 
     def sized(self, config: Config, epochs: float) -> Config:
-        """With every `auto` decided, and the epochs counted in steps."""
+        """With every `auto` decided, and the number of steps."""
         return complete(config, epochs)
 
 
@@ -75,7 +75,7 @@ FULL = Scale(
     pretraining=100,
 )
 
-# λ of every method that is a mean teacher or akin to it: the best of 2, 6 and 15 on validation labels (docs/paper.md)
+# Methods of the Mean Teacher kind, which have λ = 6: the best of 2, 6 and 15 on validation labels (docs/paper.md)
 CONSISTENT = (
     *("pi", "temporal-ensembling", "mean-teacher", "pi-sntg", "temporal-ensembling-sntg", "mean-teacher-sntg"),
     *("mean-teacher-label-propagation", "mean-teacher-fastswa"),
@@ -93,9 +93,9 @@ CPU = Scale(
         "unlabelled_batch": 32,
         "unlabelled": 10_000,
     },
-    steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # chosen or guessed: docs/paper.md
+    steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # chosen as docs/paper.md describes
     by_task={task: {"steps": 5000, "weight_decay": 2e-3} for task in ("svhn-1000", "cifar10-1000")},  # docs/paper.md
-    same_minutes=2.5,  # measured: it looks at half of the images, and has no teacher to ask
+    same_minutes=2.5,  # measured: half of the images, and no teacher
     by_method={
         **{method: {"weight": 6.0} for method in CONSISTENT},
         "fixmatch": {"decay": 0.99, "learning_rate": 0.1},  # its 0.999 and 0.03 are for a million steps
@@ -103,13 +103,13 @@ CPU = Scale(
     pretraining=6.4,  # 2,000 steps too
 )
 
-# Two for what length does: whether what is found in minutes still holds when all have had four times as long.
+# Two more lengths: does a finding still hold if every method trains four times as long?
 CPU_SHORT = replace(CPU, name="cpu-short", by_task={})
 CPU_LONG = replace(
     CPU_SHORT,
     name="cpu-long",
     steps_of={labels: 4 * steps for labels, steps in CPU_SHORT.steps_of.items()},
-    by_task={  # where supervised learning still improves within the minutes of `cpu`
+    by_task={  # the task on which supervised learning still improves at scale `cpu`
         "cifar10-1000": {"weight_decay": 2e-3},
         "cifar10-1000/mean-teacher": {"weight": 2.0},
     },
@@ -125,33 +125,32 @@ def scale_named(name: str) -> Scale:
     return SCALES[name]
 
 
-def in_words(scale: Scale, config: Config) -> str:
-    """How runs at this scale, of which this is one, differ from the paper's, whatever the task."""
+def describe_scale(scale: Scale, config: Config) -> str:
+    """How runs at this scale differ from the paper's on every task; `config` is one of them."""
     validation = (
-        "Labelled images are kept for validation and not trained on; nothing is chosen by them during a run, and the "
+        "Labelled images are kept for validation and are not trained on. Nothing is chosen by them during a run. The "
         "test images are read once, at its end."
     )
     if scale.name == "full":
         return (
-            "Scale full, as the paper: 13-layer CNN of width 128, 210 epochs, batches of 128 labelled and 384 "
-            "unlabelled images, PV of 10 draws as certainty, CCL in the table from RotNet (pretrained for "
-            f"{scale.pretraining:g} epochs, which the paper does not tell). Other than there, the rivals were trained "
-            f"here too, with their authors' constants, instead of quoted. {validation}"
+            "Scale full, as in the paper: 13-layer CNN of width 128, 210 epochs, batches of 128 labelled and 384 "
+            "unlabelled images, PV of 10 draws as certainty. In table 1 CCL starts from RotNet, which is trained for "
+            f"{scale.pretraining:g} epochs (the paper does not say how long). Unlike in the paper, the rivals are "
+            f"trained here too, with their authors' constants. {validation}"
         )
     return (
-        f"Scale {scale.name}, not the paper's: width {config.width} instead of 128 (about "
-        f"1/{(128 // config.width) ** 2} of the multiplications), batches of {config.labelled_batch} + "
-        f"{config.unlabelled_batch} labelled and unlabelled images instead of 128 + 384, {config.unlabelled:,} "
-        "unlabelled images instead of all, fewer steps (told with each task) instead of 25,000 to 40,000, "
-        "every network from random weights instead of CCL's from RotNet unless its name says so, certainty by PE of a "
-        "tree of 4 draws instead of PV of 10; λ, its ramp, learning rate and dropout were chosen on validation labels "
-        f"with 1,000 labels and {CPU.steps_of[1000]:,} steps. "
-        f"Compare the rows with each other, not with the paper's column. {validation}"
+        f"Scale {scale.name}, smaller than the paper's: width {config.width} instead of 128 (about "
+        f"1/{(128 // config.width) ** 2} of the multiplications), batches of {config.labelled_batch} labelled + "
+        f"{config.unlabelled_batch} unlabelled images instead of 128 + 384, {config.unlabelled:,} unlabelled images "
+        "instead of all, fewer steps (see each task) instead of 25,000 to 40,000. Every network starts from random "
+        "weights, unless its name says RotNet. Certainty is PE of a tree of 4 draws instead of PV of 10. λ, its ramp, "
+        f"learning rate and dropout were chosen on validation labels with 1,000 labels and {CPU.steps_of[1000]:,} "
+        f"steps. Compare the rows with each other, not with the paper's column. {validation}"
     )
 
 
-def task_in_words(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) -> str:
-    """What these runs of one task, of so many seeds each, have of their own."""
+def describe_task(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) -> str:
+    """The settings of one task's runs; `seeds` are the numbers of seeds of its arms."""
     one = configs[0]
     usual, longest = min(c.steps for c in configs), max(c.steps for c in configs)
     length = f"{scale.epochs:g} epochs" if scale.epochs else f"{usual:,} steps"

@@ -1,217 +1,216 @@
-"""What an experiment found, beside what the paper prints: plain dictionaries for JSON, and their Markdown."""
+"""The tables of an experiment, beside the paper's: plain dictionaries for JSON, and text for the terminal and Markdown.
+
+They are made from records alone, whether of runs on this machine or of published CSV files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from textwrap import fill
 from typing import Any
 
-from torch import Tensor
-
-from certus.certainty.metrics import METRICS
-from certus.certainty.scores import wrong
-from certus.experiments.compare import Cell
+from certus.experiments.paper.cells import chosen
 from certus.experiments.paper.experiments import Arm, Experiment, Task
-from certus.experiments.paper.scales import Scale, in_words, task_in_words
-from certus.report.runs import RunRecord
-from certus.report.statistics import (
-    auroc,
-    band,
-    bin_size,
-    compared,
-    difference_text,
-    mean_std,
-    mean_text,
-    rank_correlation,
-    ranked_bins,
-)
-from certus.training.run_folder import RunFolder
+from certus.experiments.paper.records import Records, config_of
+from certus.experiments.paper.scales import Scale, describe_scale, describe_task
+from certus.report.answers import metric_text
+from certus.report.statistics import Comparison, n_text
+from certus.report.statistics import Row as ComparisonRow
+from certus.report.text_table import TextTable, number_text, spread_text
 
-Results = Mapping[str, Mapping[str, Any]]
-MOMENTS = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a run, at which its selection is told
+MOMENTS = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a run, at which the selection table has a row
+WIDTH = 100  # of prose
+Command = Callable[[Experiment, Scale, str, int], str]  # the command for a pattern of TASK/ARM and a number of seeds
+ROW_KEYS = ("n", "mean", "std", "preliminary", "test_error", "seconds", "steps")
 
 
-def summarise(
-    experiment: Experiment,
-    scale: Scale,
-    chosen: Sequence[tuple[Task, Arm]],
-    cells: Sequence[Cell],
-    results: Results,
-    command: str,
-) -> dict[str, Any]:
-    """Everything that results.json holds of it: what a task's table is about stands with that table."""
-    summary = {"experiment": experiment.name, "scale": scale.name, "words": in_words(scale, cells[0].config)}
+def tasks_of(experiment: Experiment, scale: Scale, records: Records) -> dict[Task, list[Arm]]:
+    """The tasks and arms of an experiment that have runs, in the experiment's order."""
+    trained = {(row["task"], row["arm"]) for row in records.runs}
+    found: dict[Task, list[Arm]] = {}
+    for task, arm in chosen(experiment, scale):
+        if (task.name, arm.name) in trained:
+            found.setdefault(task, []).append(arm)
+    return found
+
+
+def summarise(experiment: Experiment, scale: Scale, records: Records, command: Command) -> dict[str, Any]:
+    """The content of results.json."""
     tasks = {}
-    for task in dict.fromkeys(task for task, _ in chosen):
-        of_task = [c for c in cells if c.folder.path.parent.name == task.name]
-        finished = [c for c in of_task if c.name in results]
-        if not finished:
-            continue
-        arms = [arm for t, arm in chosen if t == task]
-        table = task_table(experiment, task, arms, of_task, results)
+    for task, arms in tasks_of(experiment, scale, records).items():
+        summary = {
+            "command": command(experiment, scale, *selection_of(experiment, scale, task, arms, records)),
+            "description": description(scale, task, arms, records),
+            "data": task.data,
+            "labels": task.labels,
+            "label_noise": task.noise,
+            "arms": arms_summary(experiment, task, arms, records),
+        }
         if experiment.about == "uncertainty":
-            table["uncertainty"] = uncertainty_table([c.folder for c in finished])
+            summary["uncertainty"] = certainty_summary(task, arms, records)
         if experiment.about == "selection":
-            table["selection"] = selection_table(of_task, results)
-        seeds = Counter(c.arm for c in finished).values()
-        words = task_in_words(scale, [c.config for c in finished], seeds)
-        tasks[task.name] = {"command": command, "words": words, **table}
-    return {**summary, "tasks": tasks}
+            summary["selection"] = selection_summary(task, arms, records)
+        tasks[task.name] = summary
+    return {
+        "experiment": experiment.name,
+        "scale": scale.name,
+        "description": scale_description(experiment, scale, records),
+        "tasks": tasks,
+    }
 
 
-def task_table(experiment: Experiment, task: Task, arms: Sequence[Arm], cells: Sequence[Cell], results: Results) -> Any:
-    """Test errors of every arm that has a finished run, paired differences to the references, the paper's figure."""
-    errors: dict[str, dict[int, float]] = {}
-    seconds: dict[str, list[float]] = {}
-    for cell in cells:
-        if result := results.get(cell.name):
-            errors.setdefault(cell.arm, {})[cell.config.seed] = result["test_error"]
-            seconds.setdefault(cell.arm, []).append(result["seconds"])
+def scale_description(experiment: Experiment, scale: Scale, records: Records) -> str:
+    task = next(iter(tasks_of(experiment, scale, records)))
+    row = records.select("runs", task.name)[0]
+    return describe_scale(scale, config_of(row, task.data, task.labels, task.noise))
+
+
+def description(scale: Scale, task: Task, arms: Sequence[Arm], records: Records) -> str:
+    rows = [row for arm in arms for row in records.select("runs", task.name, arm.name)]
+    configs = [config_of(row, task.data, task.labels, task.noise) for row in rows]
+    return describe_task(scale, configs, Counter(row["arm"] for row in rows).values())
+
+
+def selection_of(
+    experiment: Experiment, scale: Scale, task: Task, arms: Sequence[Arm], records: Records
+) -> tuple[str, int]:
+    """The pattern that fits exactly these arms of the task, and the number of their seeds."""
+    everything = [arm.name for t, arm in chosen(experiment, scale) if t == task]
+    names = [arm.name for arm in arms]
+    only = task.name if names == everything else "; ".join(f"{task.name}/{name}" for name in names)
+    return only, max(len(records.select("runs", task.name, name)) for name in names)
+
+
+def comparison_of(task: Task, arms: Sequence[Arm], records: Records) -> Comparison:
+    """The test errors of these arms."""
+    rows = []
+    for arm in arms:
+        runs = records.select("runs", task.name, arm.name)
+        rows.append(
+            ComparisonRow(
+                arm.name,
+                {row["seed"]: row["test_error"] for row in runs},
+                method=arm.method,
+                steps=runs[0]["steps"],
+                seconds=fmean(row["seconds"] for row in runs),
+            )
+        )
+    return Comparison(tuple(rows), task.data, task.labels, task.noise)
+
+
+def arms_summary(experiment: Experiment, task: Task, arms: Sequence[Arm], records: Records) -> dict[str, Any]:
+    """Each arm's test errors, its paired differences to the experiment's references, and its error in the paper."""
+    comparison = comparison_of(task, arms, records)
+    known = {arm.name for arm in arms}
     found = {}
-    for arm in (a for a in arms if a.name in errors):
-        mine = errors[arm.name]
-        others = [name for name in experiment.references if name != arm.name and name in errors]
-        differences = {name: compared(mine, errors[name]) for name in others}
+    for arm in arms:
+        values = comparison[arm.name].as_dict()
+        differences = {r: comparison.difference(arm.name, r) for r in experiment.references if r in known}
         found[arm.name] = {
-            **compared(mine, None),
-            "test_error": {str(seed): e for seed, e in sorted(mine.items())},
-            "seconds": mean_std(seconds[arm.name])[0],
-            "differences": {
-                name: {key: row[key] for key in ("difference", "p", "reduction")} for name, row in differences.items()
-            },
+            **{key: values[key] for key in ROW_KEYS},
+            "differences": {name: asdict(d) for name, d in differences.items() if d is not None},
             "printed": arm.printed(task),
         }
-    return {"data": task.data, "labels": task.labels, "label_noise": task.noise, "arms": found}
-
-
-def uncertainty_table(folders: Sequence[RunFolder]) -> dict[str, Any]:
-    """How well each uncertainty finds mistakes: rank correlation of the bins and AUROC, over seeds."""
-    found: dict[str, Any] = {}
-    for part in ("unlabelled", "test"):
-        said = [s for f in folders if (s := spoken(f, part))]
-        if not said:
-            continue
-        size = bin_size(len(said[0]["labels"]))
-        found[part] = {"images": len(said[0]["labels"]), "n": len(said), "metrics": {}}
-        for name in (*METRICS, "confidence"):
-            if not all(name in s for s in said):
-                continue
-            missed = [wrong(s["probabilities"], s["labels"]) for s in said]
-            bins = [ranked_bins(1 - m, s[name], size) for m, s in zip(missed, said, strict=True)]
-            found[part]["metrics"][name] = {
-                "rank correlation": spread(rank_correlation(b) for b in bins),
-                "auroc": spread(auroc(m, s[name]) for m, s in zip(missed, said, strict=True)),
-            }
     return found
 
 
-def spoken(folder: RunFolder, part: str) -> Mapping[str, Tensor]:
-    run = RunRecord(folder, folder.load_config())
-    return run.said if part == "test" else run.said_unlabelled
+def errors_table(experiment: Experiment, task: Task, arms: Sequence[Arm], records: Records) -> TextTable:
+    """With the paper's errors in the last column."""
+    table = comparison_of(task, arms, records).table(experiment.references)
+    printed = [arm.printed(task) for arm in arms]
+    rows = [(*row, spread_text(*p) if p else "–") for row, p in zip(table.rows, printed, strict=True)]
+    return TextTable((*table.heads, "the paper's"), tuple(rows), "test errors", table.caption)
 
 
-def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
-    there = [v for v in values if v is not None]
-    if not there:
-        return None
-    mean, std = mean_std(there)
-    return {"mean": mean, "std": std}
-
-
-def selection_table(cells: Sequence[Cell], results: Results) -> dict[str, Any]:
-    """By arm, at a few moments of the run: the share of targets kept, how right they and all are, what they teach.
-
-    What they teach is the consistency loss, λ included: a target that the student agrees with already adds nothing.
-    """
+def certainty_summary(task: Task, arms: Sequence[Arm], records: Records) -> dict[str, Any]:
+    """By images (unlabelled, test): their number, n, and for each uncertainty the mean and std over seeds of the rank
+    correlation of its bins with accuracy, and of the AUROC of finding wrong answers."""
     found: dict[str, Any] = {}
-    for arm in dict.fromkeys(c.arm for c in cells):
-        runs = [RunRecord(c.folder, c.config) for c in cells if c.arm == arm and c.name in results]
-        curves = {
-            name: band([curve for r in runs if (curve := r.of_targets("consistency", *keys))])
-            for name, keys in (
-                ("kept", ("kept", "all")),
-                ("selected", ("accuracy", "selected")),
-                ("all", ("accuracy", "all")),
-            )
+    for row in (row for arm in arms for row in records.select("certainty", task.name, arm.name)):
+        part = found.setdefault(row["images"], {"images": row["count"], "n": row["n"], "metrics": {}})
+        part["metrics"][row["uncertainty"]] = {
+            "rank correlation": spread(row["rank_correlation"], row["rank_correlation_std"]),
+            "auroc": spread(row["auroc"], row["auroc_std"]),
         }
-        curves["loss"] = band([r.of_losses("consistency") for r in runs])
-        epochs = curves["all"]["epoch"]
-        if len(epochs):
-            found[arm] = {
-                "n": len(runs),
-                "moments": [moment(curves, max(1, round(share * epochs[-1]))) for share in MOMENTS],
-            }
     return found
 
 
-def moment(curves: Mapping[str, Mapping[str, Any]], epoch: float) -> dict[str, float | None]:
-    """Every curve (shares in %) at its epoch nearest to this one; None for one that has none: a filter kept nothing."""
+def spread(mean: float | None, std: float | None) -> dict[str, float | None] | None:
+    return None if mean is None else {"mean": mean, "std": std}
+
+
+def certainty_table(found: Mapping[str, Any]) -> TextTable:
+    heads = ("images", "uncertainty", "rank correlation with accuracy", "AUROC of finding wrong answers", "n")
+    rows = []
+    for images, v in found.items():
+        for name, worth in v["metrics"].items():
+            cells = [spread_text(w["mean"], w["std"], 3) if w else "–" for w in worth.values()]
+            rows.append((f"{images} ({v['images']:,})", metric_text(name), *cells, n_text(v["n"])))
+    return TextTable(heads, tuple(rows), "how well each uncertainty finds wrong answers", "Means over n seeds.")
+
+
+def selection_summary(task: Task, arms: Sequence[Arm], records: Records) -> dict[str, Any]:
+    """By arm, at a few moments of the run: the share of targets kept, how many of them and of all are right, and the
+    consistency loss, λ included: a target that the student already agrees with adds nothing to it."""
+    found: dict[str, Any] = {}
+    for arm in arms:
+        targets = [r for r in records.select("targets", task.name, arm.name) if r["term"] == "consistency"]
+        losses = [r for r in records.select("losses", task.name, arm.name) if r["term"] == "consistency"]
+        curves = {
+            name: {r["epoch"]: r["mean"] for r in targets if r["quantity"] == quantity}
+            for name, quantity in (("kept", "kept"), ("selected", "selected right"), ("all", "all right"))
+        }
+        curves["loss"] = {r["epoch"]: r["mean"] for r in losses}
+        if curves["all"]:
+            last = max(curves["all"])
+            moments = [moment(curves, max(1, round(share * last))) for share in MOMENTS]
+            found[arm.name] = {"n": len(records.select("runs", task.name, arm.name)), "moments": moments}
+    return found
+
+
+def moment(curves: Mapping[str, Mapping[int, float]], epoch: int) -> dict[str, float | None]:
+    """Every curve at its epoch nearest to this one; None for an empty curve: a filter that kept nothing."""
     row: dict[str, float | None] = {"epoch": epoch}
     for name, curve in curves.items():
-        away = [abs(e - epoch) for e in curve["epoch"]]
-        unit = 1 if name == "loss" else 100
-        row[name] = unit * float(curve["mean"][away.index(min(away))]) if away else None
+        row[name] = curve[min(curve, key=lambda e: abs(e - epoch))] if curve else None
     return row
 
 
-def rows_of(table: Mapping[str, Any], references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Heads and cells of a task's table as text."""
-    there = [name for name in references if any(name in v["differences"] for v in table["arms"].values())]
-    heads = ["", "test error (%)", "n", *(f"difference to {name}" for name in there), "the paper's"]
-    rows = []
-    for name, v in table["arms"].items():
-        differences = [difference_text(v["differences"].get(r, {}).get("difference")) for r in there]
-        mark = " (preliminary)" * v["preliminary"]
-        paper = "{:.2f} ± {:.2f}".format(*v["printed"]) if v["printed"] else "–"
-        rows.append([name, mean_text(v) + mark, str(v["n"]), *differences, paper])
-    return heads, rows
-
-
-def sections(table: Mapping[str, Any], references: Sequence[str]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Title, heads and rows of each table of a task."""
-    found = []
-    if table.get("uncertainty"):
-        found.append(("what each uncertainty is worth", *uncertainty_rows(table["uncertainty"])))
-    if table.get("selection"):
-        found.append(("how right the selected targets are", *selection_rows(table["selection"])))
-    return [*found, ("test errors", *rows_of(table, references))]
-
-
-def markdown(experiment: Experiment, summary: Mapping[str, Any]) -> str:
-    """The whole summary as a page."""
-    text = f"# {experiment.name}: {experiment.summary}\n\n{summary['words']}\n"
-    for name, table in summary["tasks"].items():
-        text += f"\n## {name}\n\n`{table['command']}`\n\n{table['words']}\n"
-        for title, heads, rows in sections(table, experiment.references):
-            text += f"\n{title[0].upper()}{title[1:]}:\n\n{markdown_table(heads, rows)}"
-    return text
-
-
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def uncertainty_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    heads = ["images", "uncertainty", "rank correlation with accuracy", "AUROC of finding mistakes", "n"]
-    rows = []
-    for part, v in found.items():
-        for name, worth in v["metrics"].items():
-            told = [
-                "–" if w is None else f"{w['mean']:.3f}" + (f" ± {w['std']:.3f}" if w["std"] is not None else "")
-                for w in (worth["rank correlation"], worth["auroc"])
-            ]
-            short = name if name == "confidence" else name.upper()
-            rows.append([f"{part} ({v['images']:,})", short, *told, str(v["n"]) + " (preliminary)" * (v["n"] < 3)])
-    return heads, rows
-
-
-def selection_rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    heads = ["", "epoch", "kept (%)", "selected right (%)", "all right (%)", "consistency loss", "n"]
+def selection_table(found: Mapping[str, Any]) -> TextTable:
+    heads = ("method", "epoch", "kept (%)", "selected right (%)", "all right (%)", "consistency loss", "n")
     rows = []
     for arm, v in found.items():
-        mark = " (preliminary)" * (v["n"] < 3)
         for m in v["moments"]:
-            told = ["–" if m[key] is None else f"{m[key]:.1f}" for key in ("kept", "selected", "all")]
-            rows.append([arm, f"{m['epoch']:.0f}", *told, f"{m['loss']:.3f}", f"{v['n']}{mark}"])
-    return heads, rows
+            shares = [number_text(m[key], ".1f") for key in ("kept", "selected", "all")]
+            rows.append((arm, f"{m['epoch']}", *shares, number_text(m["loss"], ".3f"), n_text(v["n"])))
+    caption = "Means over n seeds. Right: the target's class is the true class, on unlabelled images."
+    return TextTable(heads, tuple(rows), "accuracy of the selected targets", caption)
+
+
+def task_tables(experiment: Experiment, task: Task, arms: Sequence[Arm], records: Records) -> list[TextTable]:
+    """The tables of a task; the one that the experiment is about comes first."""
+    found = []
+    if experiment.about == "uncertainty" and (certainty := certainty_summary(task, arms, records)):
+        found.append(certainty_table(certainty))
+    if experiment.about == "selection" and (selection := selection_summary(task, arms, records)):
+        found.append(selection_table(selection))
+    return [*found, errors_table(experiment, task, arms, records)]
+
+
+def markdown(experiment: Experiment, scale: Scale, records: Records, command: Command, figure: str = "") -> str:
+    """All tables as a page; `figure` is the file of its figure."""
+    text = (
+        f"# {experiment.name}: {experiment.summary}\n\n{fill(scale_description(experiment, scale, records), WIDTH)}\n"
+    )
+    if figure:
+        text += f"\n![{experiment.summary}]({figure})\n"
+    for task, arms in tasks_of(experiment, scale, records).items():
+        selection = selection_of(experiment, scale, task, arms, records)
+        text += f"\n## {task.name}\n\n`{command(experiment, scale, *selection)}`\n"
+        text += f"\n{fill(description(scale, task, arms, records), WIDTH)}\n"
+        for table in task_tables(experiment, task, arms, records):
+            head = f"{table.title[0].upper()}{table.title[1:]}. {table.caption}"
+            text += f"\n{fill(head, WIDTH)}\n\n{table.markdown()}"
+    return text
