@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 
 import certus
 from certus.cli.main import run as command_line
-from certus.errors import CertusError, UsageError
-from certus.training.stopping import Interrupted
+from certus.errors import CertusError, Interrupted, UsageError
 
 SHORT = {"labels": 10, "width": 2, "labelled_batch": 10, "unlabelled_batch": 100, "threads": 1}
 WORDS = "--labels 10 --width 2 --labelled-batch 10 --unlabelled-batch 100 --threads 1".split()

@@ -14,7 +14,7 @@ from certus.report.statistics import Comparison
 from certus.training.build import build
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
-from certus.training.planning import complete
+from certus.training.planning import check_length, complete
 from certus.training.run_folder import RunFolder
 
 
@@ -90,7 +90,7 @@ def train(
         if not folder.finished():
             train_run(build(config), folder, listen)
         return load(folder.path)
-    one_length(steps, epochs, minutes)
+    check_length(steps, epochs, minutes)
     config = complete(resolve({**chosen, "options": dict(options or {})}), epochs, minutes)
     folder = RunFolder.new(out, config)
     train_run(build(config), folder, listen)
@@ -157,13 +157,3 @@ def compare(
         name, reason = next(iter(failures.items()))
         raise CertusError(f"{len(failures)} of {len(cells)} runs failed. {name}: {reason}")
     return write_comparison(cells, results, cells[0].folder.path.parent)[0]
-
-
-def one_length(steps: float | None, epochs: float | None, minutes: float | None) -> None:
-    """Refuse two lengths, and lengths that are not positive."""
-    given = {n: v for n, v in (("steps", steps), ("epochs", epochs), ("minutes", minutes)) if v is not None}
-    if len(given) > 1:
-        raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
-    for name, value in given.items():
-        if not value > 0:
-            raise UsageError(f"`{name}` must be more than 0, but is {value:g}.")

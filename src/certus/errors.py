@@ -21,6 +21,12 @@ class UsageError(CertusError):
     exit_code = 2
 
 
+class Interrupted(CertusError):
+    """The user stopped the run; everything is saved (exit code 130)."""
+
+    exit_code = 130
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """`There is no method 'ft-cll'. Did you mean 'ft-ccl'? Known: …`"""
     names = sorted(known)

@@ -13,10 +13,9 @@ from safetensors.numpy import load_file
 
 from certus import __version__
 from certus.cli.main import COMMANDS, main, run
-from certus.errors import CertusError, UsageError
+from certus.errors import CertusError, Interrupted, UsageError
 from certus.methods import METHODS
 from certus.training.run_folder import RunFolder
-from certus.training.stopping import Interrupted
 
 TINY = "--data moons --width 8 --labelled-batch 6 --unlabelled-batch 50 --threads 1".split()
 

@@ -14,12 +14,11 @@ import pytest
 from matplotlib.image import imread
 
 from certus.cli.main import run
-from certus.errors import UsageError
+from certus.errors import Interrupted, UsageError
 from certus.experiments.cells import compare_cells
 from certus.experiments.compare import comparison_cells, run_cells, write_comparison
 from certus.experiments.pool import Pool
 from certus.training.run_folder import RunFolder
-from certus.training.stopping import Interrupted
 
 WORDS = "compare --data moons --width 8 --labelled-batch 6 --unlabelled-batch 100 --epochs 2 --out out".split()
 

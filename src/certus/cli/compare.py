@@ -16,11 +16,10 @@ from certus.cli.flags import flag, flag_names, many, with_flags
 from certus.cli.progress import console, many_progress
 from certus.cli.settings import config_flags, option_flags
 from certus.cli.tables import cost_table, rich_table
-from certus.errors import CertusError, UsageError
+from certus.errors import CertusError, Interrupted, UsageError
 from certus.experiments import compare
 from certus.experiments.cells import Cell
 from certus.methods import METHODS
-from certus.training.stopping import Interrupted
 
 COMPARISON = "comparison"
 Results = dict[str, compare.Result]

@@ -8,7 +8,8 @@ from typing import Any
 
 from certus.cli.flags import many
 from certus.cli.settings import config_flags
-from certus.cli.train import NewRun, new_config, new_folder, train_in
+from certus.cli.train import NewRun, new_config, train_in
+from certus.training.run_folder import RunFolder
 
 FIXED = {"method": "rotation", "validation": 0}
 UNUSED = ("labels", "balanced", "label_noise", "init", "labelled_batch")
@@ -28,7 +29,7 @@ class Options(NewRun):
 
 def run(options: Options) -> int:
     config = new_config(replace(options, settings={**options.settings, **FIXED}), {}, {})
-    folder = new_folder(options.out, config)
+    folder = RunFolder.new(options.out, config)
     code = train_in(folder, config, options)
     if not options.json:
         print(f"Start from it with: certus train --data {config.data} --init {folder.path}")

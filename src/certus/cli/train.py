@@ -15,14 +15,13 @@ from certus.cli.settings import config_flags, method_flags, option_flags
 from certus.config import Config, resolve
 from certus.config.settings import LENGTH
 from certus.data import is_folder, pictures
-from certus.errors import UsageError
+from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.training.build import build
 from certus.training.loop import train
-from certus.training.planning import complete
+from certus.training.planning import check_length, complete
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder, put
-from certus.training.stopping import Interrupted
 
 FILES = "files"
 
@@ -66,7 +65,7 @@ def run(options: Options) -> int:
         return resume(options.resume, options)
     base = Config.read(options.config) if options.config is not None else {}
     config = new_config(options, base, options.method_options)
-    return train_in(new_folder(options.out, config), config, options)
+    return train_in(RunFolder.new(options.out, config), config, options)
 
 
 def resume(path: Path, options: Options) -> int:
@@ -88,14 +87,8 @@ def resume(path: Path, options: Options) -> int:
 def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[str, Any]) -> Config:
     """The settings that were given, over those of a run file; complete, with the number of steps."""
     steps = options.settings.get("steps") or None  # 0 is as if it were not given
-    lengths = {"epochs": options.epochs, "minutes": options.minutes, "steps": steps}
-    chosen = {name: length for name, length in lengths.items() if length is not None}
-    if len(chosen) > 1:
-        raise UsageError(f"Give only one of {', '.join(map(spelled, chosen))}.")
-    for name, length in chosen.items():
-        if not length > 0:
-            raise UsageError(f"{spelled(name)} must be more than 0, but is {length:g}.")
-    if chosen:
+    check_length(steps, options.epochs, options.minutes)
+    if steps or options.epochs or options.minutes:
         base.pop("steps", None)
     inherited = base.pop("options", {})
     if options.settings.get("method", base.get("method")) != base.get("method"):
@@ -107,23 +100,6 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
         for line in found.summary():
             console.print(line, soft_wrap=True, markup=False)
     return complete(config, options.epochs, options.minutes)
-
-
-def new_folder(out: Path | None, config: Config) -> RunFolder:
-    """The given folder, if it holds no run yet; without one, the first free name under runs/."""
-    if out is not None:
-        folder = RunFolder(out)
-        if folder.exists():
-            raise UsageError(f"{out} already holds a run: continue it with --resume {out}, or give another --out.")
-        if out.exists() and not out.is_dir():
-            raise UsageError(f"{out} is a file, not a folder: give another --out.")
-        return folder
-    labels = "" if config.method in PRETRAINING or not config.labels else f"-{config.labels}"
-    name = f"{Path(config.data).name}-{config.method}{labels}-seed{config.seed}"
-    number = 1
-    while (folder := RunFolder(Path("runs") / (name if number == 1 else f"{name}-{number}"))).exists():
-        number += 1
-    return folder
 
 
 def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
