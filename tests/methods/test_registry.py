@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -180,11 +181,11 @@ def test_the_command_line_knows_a_plug_in(install: Install, tmp_path: Path) -> N
     install(single="certus_outside:ONE")
     paths = [str(tmp_path), str(Path(certus.__file__).parents[1])]
     done = subprocess.run(
-        [sys.executable, "-m", "certus", "methods"],
+        [sys.executable, "-m", "certus", "methods", "--json"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "\noutside: the labelled images alone" in done.stdout
+    assert [entry["name"] for entry in json.loads(done.stdout)] == [*BUILT_IN, "outside"]
