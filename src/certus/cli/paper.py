@@ -22,7 +22,7 @@ from certus.experiments import paper
 from certus.experiments.cells import Cell, check_folder
 from certus.experiments.compare import cores
 from certus.experiments.paper import tables
-from certus.experiments.paper.publishing import publish
+from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
 from certus.report.report import write_report
@@ -47,6 +47,8 @@ def paper_command(args: Any, given: Given) -> int:
             raise UsageError(f"`{name}` must be at least 1, but is {number}.")
     out = args.out if "out" in given else Path("runs") / f"paper-{scale.name}"
     workers = args.workers or (1 if torch.cuda.is_available() else cores())
+    if "publish" in given:
+        published(scale, args.publish)  # refuses a folder that cannot be added to before anything is trained
     cells = paper.cells(chosen, scale, seeds, out, args.data_dir)
     how = "only those that are finished" if args.finished else f"{workers} at a time"
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)

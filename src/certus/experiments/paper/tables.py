@@ -201,7 +201,9 @@ def task_tables(experiment: Experiment, task: Task, arms: Sequence[Arm], records
 
 def markdown(experiment: Experiment, scale: Scale, records: Records, command: Command, figure: str = "") -> str:
     """All tables as a page; `figure` is the file of its figure."""
-    text = f"# {experiment.name}: {experiment.summary}\n\n{fill(scale_description(experiment, scale, records), WIDTH)}\n"
+    text = (
+        f"# {experiment.name}: {experiment.summary}\n\n{fill(scale_description(experiment, scale, records), WIDTH)}\n"
+    )
     if figure:
         text += f"\n![{experiment.summary}]({figure})\n"
     for task, arms in tasks_of(experiment, scale, records).items():
