@@ -1,9 +1,10 @@
-"""Does certainty matter to training? FT-CCL with the paper's, ours, the clean answer's and random ranks, over seeds.
+"""Does certainty matter to training? FT-CCL with the paper's certainty, ours, single-pass confidence and random ranks.
 
     python benchmarks/certainty.py --data digits --seeds 5
     python benchmarks/certainty.py --data cifar10 --data-dir DATA --seeds 3 --set labels=1000 width=16 steps=1500 …
 
-The same λ, ramp, steps and labels for all. Test errors are read once, after the last step; nothing is chosen by them.
+All arms have the same λ, ramp, steps and labels. Test errors are read once, after the last step; nothing is chosen by
+them. docs/performance.md has the result.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import torch
 
 from certus.config import resolve
 from certus.errors import CertusError
-from certus.experiments.compare import difference_text, paired
 from certus.methods import recipe
+from certus.report.statistics import paired
 from certus.training.build import build
 from certus.training.evaluation import errors
 from certus.training.planning import complete
@@ -90,7 +91,7 @@ def main() -> None:
             values = [p[i] for p in pairs.values()]
             columns.append(f"{fmean(values):6.2f} ± {stdev(values) if len(values) > 1 else 0:5.2f}")
         tests = {s: p[1] for s, p in pairs.items()}
-        against = "" if arm == base else difference_text(paired(tests, {s: p[1] for s, p in found[base].items()}))
+        against = "" if arm == base else str(paired(tests, {s: p[1] for s, p in found[base].items()}))
         print(f"{arm:36} {'  '.join(columns)}  {len(pairs)}  {against}")
     args.out.write_text(json.dumps({"settings": common, "errors": found}, indent=1))
 

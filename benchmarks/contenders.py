@@ -1,6 +1,7 @@
 """Training steps to be timed: ours, a straightforward implementation, and USB's, on the same network and image counts.
 
-Run as a child of benchmarks/speed.py: it builds one contender, then answers each line on its input with a line of JSON.
+benchmarks/speed.py starts this as a child process. It builds one contender, then answers each line of its input with a
+line of JSON.
 """
 
 from __future__ import annotations

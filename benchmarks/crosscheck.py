@@ -1,11 +1,11 @@
-"""Do certus's losses agree with other people's? The same networks and images through certus and through others.
+"""Do certus's losses agree with those of others? The same networks and images go through certus and through the others.
 
     python benchmarks/crosscheck.py [--torchssl CHECKOUT] [--pcr CHECKOUT]
 
-Against USB (benchmarks/usb.py says how to install it) and, where a checkout is given, against TorchSSL/TorchSSL and
+It compares with USB (benchmarks/usb.py says how to install it) and, if a checkout is given, with TorchSSL/TorchSSL and
 perrying/pytorch-consistency-regularization (PCR). Values and gradients are compared in double precision. A ratio that
-is not 1 must be the factor that the row gives a reason for, within 1e-5; the exit code is 1 if one is not, and 2 if
-USB is not there.
+is not 1 must be the factor that its row explains, within 1e-5. The exit code is 1 if a ratio is wrong, and 2 if USB is
+not installed.
 """
 
 from __future__ import annotations

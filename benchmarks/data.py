@@ -1,10 +1,12 @@
-"""How much of a step goes into views and batch assembly, and how fast pictures are decoded. Ratios in one run.
+"""How much of a step is views and batch assembly, and how fast are pictures decoded? Ratios within one run.
 
     CERTUS_DATA=… python benchmarks/data.py            interleaved, minima of several
 
-1. batch assembly + the views of one FT-CCL step against the whole step (CNN-13 width 32, |B| = 512, T = 10);
-2. decoding 2,000 JPEGs of 400×300, and opening their folder, against a plain loop of Pillow by threads;
+1. batch assembly and the views of one FT-CCL step against the whole step (CNN-13 width 32, |B| = 512, T = 10);
+2. decoding 2,000 JPEGs of 400×300, and opening their folder, against a plain loop of Pillow with threads;
 3. peak memory of loading CIFAR-10 and building a run.
+
+docs/performance.md has the results.
 """
 
 from __future__ import annotations

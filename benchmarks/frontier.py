@@ -2,11 +2,12 @@
 
     python benchmarks/frontier.py --data-dir DATA --minutes 15 --out frontier.json
 
-Trains Mean Teacher on CIFAR-10 and looks at its teacher early, midway and late. Of many unlabelled images, each
+This trains Mean Teacher on CIFAR-10 and examines its teacher early, midway and late. On many unlabelled images, each
 estimate of certainty is compared with 100 independent draws of the same metric (Spearman, overlap of the most certain
-quarter) beside the noise floor (two estimates of T draws against each other is below what either has against 100), and
-with the hidden labels: how well does it find the teacher's wrong answers (AUROC), and how accurate are the most certain
-12.5, 25 and 50 % (the paper's k at e = 8, 16 and 32)? Cost is in forwards of the network beyond the teacher's answer.
+quarter), and with the noise floor: two estimates of T draws agree less with each other than either does with the 100.
+It is also compared with the hidden labels: how well does it find the teacher's wrong answers (AUROC), and how accurate
+are the most certain 12.5, 25 and 50 % (the paper's k at e = 8, 16 and 32)? The cost is in forwards of the network
+beyond the teacher's answer. docs/performance.md has the results.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How fast is a training step, as a ratio in one run? Every contender in a process of its own, all in turn, minima.
+"""How fast is a training step? Ratios within one run: each contender has its own process, all take turns, minima.
 
-    python benchmarks/speed.py                      # `make bench`: what docs/performance.md quotes
+    python benchmarks/speed.py                      # `make bench`; docs/performance.md has the results
     python benchmarks/speed.py --widths 16 --batches 128 --seconds 30
 
-USB takes part where it is installed (benchmarks/usb.py says how), ONNX Runtime likewise. Times are ratios to the
+USB takes part if it is installed (benchmarks/usb.py says how), and so does ONNX Runtime. Times are ratios to the
 straightforward Mean Teacher step of the same network and batch; the JSON file has the seconds.
 """
 

@@ -1,4 +1,4 @@
-"""Write scikit-learn's 1,797 handwritten digits as a folder of PNG pictures, to try certus on pictures of one's own.
+"""Write scikit-learn's 1,797 handwritten digits as a folder of PNG pictures, to try certus on a folder.
 
     python examples/digits_as_pictures.py photos
     certus train --data photos

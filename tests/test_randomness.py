@@ -1,4 +1,4 @@
-"""Random numbers by name: the same name is the same stream, another name another one."""
+"""Random numbers by name: the same name gives the same stream, another name another stream."""
 
 import contextlib
 
@@ -32,7 +32,7 @@ def test_other_purposes_have_other_seeds(one, other):
 @pytest.mark.parametrize(
     ("one", "other"), [((1,), ("1",)), (("a", "b"), ("ab",)), ((1, 2), (2, 1)), ((1, 11), (11, 1)), ((), ("",))]
 )
-def test_purposes_that_look_alike_are_kept_apart(one, other):
+def test_purposes_that_look_alike_have_other_seeds(one, other):
     assert seed_of(*one) != seed_of(*other)
 
 
@@ -43,7 +43,7 @@ def test_a_generator_starts_afresh_each_time(purpose):
     assert not torch.equal(first, torch.rand(8, generator=generator(*purpose, "more")))
 
 
-def test_a_generator_of_its_own_leaves_the_global_one_alone():
+def test_a_named_generator_does_not_change_the_global_one():
     state = torch.get_rng_state()
     torch.rand(8, generator=generator(0, "view"))
     assert torch.equal(torch.get_rng_state(), state)

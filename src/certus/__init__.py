@@ -1,23 +1,40 @@
-"""certus: image classifiers from a few labels and many unlabelled images, with the certainty of every answer."""
+"""certus: image classifiers from a few labels and many unlabelled images, with the certainty of every answer.
+
+>>> import certus
+>>> model = certus.train("digits", method="supervised", steps=5, out="first-run")
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Classifier", "Model", "Prediction", "__version__", "load"]
+__all__ = ["Classifier", "Model", "Prediction", "__version__", "compare", "load", "register", "train"]
 
 if TYPE_CHECKING:
+    from certus.api import compare, train
     from certus.classifier import Classifier
+    from certus.methods import register
     from certus.model import Model, Prediction, load
+
+HOMES = {
+    "Classifier": "certus.classifier",
+    "Model": "certus.model",
+    "Prediction": "certus.model",
+    "compare": "certus.api",
+    "load": "certus.model",
+    "register": "certus.methods",
+    "train": "certus.api",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The public names are imported when they are first asked for, so that `certus --version` is quick."""
-    from importlib import import_module
+    """Import a public name when it is first used, so that `import certus` and `certus --version` are quick."""
+    if name not in HOMES:
+        raise AttributeError(f"module 'certus' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
 
-    if name == "Classifier":
-        return import_module("certus.classifier").Classifier
-    if name in ("Model", "Prediction", "load"):
-        return getattr(import_module("certus.model"), name)
-    raise AttributeError(f"module 'certus' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

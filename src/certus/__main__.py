@@ -1,4 +1,4 @@
-"""The door: quick to open, and deaf to nothing while the heavy libraries load."""
+"""Entry point; handles Ctrl-C while torch imports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ def main() -> None:
         print(f"certus {__version__}")
         return
     try:
-        from certus.cli import main as cli
+        from certus.cli.main import main as cli
+
+        code = cli(sys.argv[1:])
     except KeyboardInterrupt:
         print("certus: stopped.", file=sys.stderr)
-        sys.exit(130)
-    cli.main()
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""certus in scikit-learn's way: y == -1 means unlabelled.
-
-clf = Classifier(method="ft-ccl").fit(X, y)
-clf.predict(X), clf.predict_proba(X), clf.uncertainty(X)
-"""
+"""certus as a scikit-learn classifier: y == -1 means unlabelled."""
 
 from __future__ import annotations
 
@@ -29,11 +25,43 @@ IMAGES = {"translate": 2, "flip": False, "noise": 0.0, "dropout": 0.3}
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A semi-supervised classifier of vectors (n, d) or images (n, h, w[, c]), uint8 or float.
+    """A semi-supervised classifier of vectors or images.
 
-    Rows with y == -1 are unlabelled; without any, the labelled rows stand in for them. `network` is the name of a
-    network or a function that makes one, `() -> nn.Module`, which maps inputs to logits and needs dropout where
-    certainty is measured. `options` are the method's, `settings` any other of `certus train`.
+    Parameters
+    ----------
+    method : str
+        One of `certus methods`.
+    steps : int
+        Training steps.
+    network : str or callable
+        The name of a network, or a function `() -> nn.Module` that makes one. It maps inputs to logits, and needs
+        dropout where certainty is measured.
+    learning_rate : float
+    options : dict
+        Options of the method, as in `certus methods NAME`.
+    settings : dict
+        Any other setting of `certus train --help`.
+    draws : int
+        Monte-Carlo draws that `uncertainty` is computed from.
+    random_state : int
+        Seed of the initialisation and of every random draw.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The labels that were seen in `fit`.
+    model_ : Model
+        The trained networks.
+
+    Examples
+    --------
+    >>> from certus import Classifier
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> y[20:] = -1  # unlabelled
+    >>> clf = Classifier(method="mean-teacher", steps=50).fit(X, y)
+    >>> clf.predict(X).shape, clf.predict_proba(X).shape, clf.uncertainty(X).shape
+    ((200,), (200, 2), (200,))
     """
 
     def __init__(
@@ -58,13 +86,27 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Classifier:
+        """Train on labelled and unlabelled rows.
+
+        Parameters
+        ----------
+        X : array
+            Vectors (n, d) or images (n, h, w) or (n, h, w, c), uint8 or float.
+        y : array of shape (n,)
+            Labels; -1 means unlabelled. Without unlabelled rows, the labelled rows are used in their place.
+
+        Returns
+        -------
+        Classifier
+            Itself.
+        """
         X, y = self._checked(X, y, fit=True)
         known = y != -1 if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
-        self.classes_, places = np.unique(y[known], return_inverse=True)
+        self.classes_, index = np.unique(y[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier needs labels of two classes or more, but y has one class: {self.classes_}")
         labels = np.full(len(y), -1, dtype=np.int64)
-        labels[known] = places
+        labels[known] = index
         images = as_images(X)
         empty = Part(images[:0], torch.empty(0, dtype=torch.int64))
         names = tuple(map(str, self.classes_))
@@ -89,23 +131,27 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "options": dict(self.options or {}),
         }
         with untouched_generator():
-            config = decide(resolve(given), data)
             make = None if isinstance(self.network, str) else self.network
-            run = build_on(data, config, make, reuse_labelled=True)
+            run = build_on(data, decide(resolve(given), data), make, reuse_labelled=True)
             fit(run)
         mean, std = data.scale
         return Model(run.method.answers, data.classes, data.shape, mean, std)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """The probability of each class, of shape (n, n_classes)."""
         check_is_fitted(self)
         return self._answer(X, 0).probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely label of each row, of shape (n,)."""
         check_is_fitted(self)
         return self.classes_[self._answer(X, 0).labels]
 
     def uncertainty(self, X: Any, metric: str = "pe") -> NDArray[np.float32]:
-        """(n,) larger = less sure: pv, ev, pe, mi or pr of Monte-Carlo draws, or confidence (1 − max p)."""
+        """How uncertain each answer is, of shape (n,): larger means less sure.
+
+        `metric` is pv, ev, pe, mi or pr of Monte-Carlo draws, or confidence (1 − max p of one clean pass).
+        """
         check_is_fitted(self)
         return self._answer(X, self.draws).uncertainty[metric]
 

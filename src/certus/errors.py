@@ -1,4 +1,7 @@
-"""What can go wrong, said in one sentence: what is wrong, and what to do."""
+"""The errors of certus. Each message says what is wrong and what to do.
+
+A message names a setting in backticks by its Python name, such as `learning_rate`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,21 @@ from collections.abc import Iterable
 
 
 class CertusError(Exception):
-    """A run could not do its work (exit code 1)."""
+    """Something failed that the arguments are not to blame for: a missing file, a broken download (exit code 1)."""
 
     exit_code = 1
 
 
 class UsageError(CertusError):
-    """What was asked for cannot be done as asked (exit code 2)."""
+    """Wrong arguments, or data that they cannot be used on (exit code 2)."""
 
     exit_code = 2
+
+
+class Interrupted(CertusError):
+    """The user stopped the run; everything is saved (exit code 130)."""
+
+    exit_code = 130
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
@@ -23,5 +32,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    known_ones = f" Known: {', '.join(names)}." if len(names) <= 30 else ""
-    return UsageError(f"There is no {kind} {name!r}.{hint}{known_ones}")
+    listed = f" Known: {', '.join(names)}." if len(names) <= 30 else ""
+    return UsageError(f"There is no {kind} {name!r}.{hint}{listed}")

@@ -1,4 +1,4 @@
-"""A trained run as something that answers: labels, probabilities, and how certain it is of each.
+"""A trained model: labels, probabilities, and how certain it is of each answer.
 
 It needs the run's folder alone, not the data that it was trained on.
 """
@@ -29,21 +29,32 @@ from certus.training.run_folder import RunFolder
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The answers to N images."""
+    """The answers to N images.
 
-    labels: NDArray[np.int64]  # (N,) the most likely class
-    probabilities: NDArray[np.float32]  # (N, C)
-    uncertainty: Mapping[
-        str, NDArray[np.float32]
-    ]  # pv, ev, pe, mi, pr, confidence (1 − max p): (N,), larger = less sure
+    Attributes
+    ----------
+    labels : array of shape (N,)
+        The index of the most likely class.
+    probabilities : array of shape (N, C)
+    uncertainty : dict of str to array of shape (N,)
+        Larger means less sure. `confidence` is 1 − max p of one clean pass; `pv`, `ev`, `pe`, `mi` and `pr` come from
+        Monte-Carlo draws, and are there if the network has dropout and `draws` > 0.
+    classes : tuple of str
+        The names of the classes.
+    """
+
+    labels: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    uncertainty: Mapping[str, NDArray[np.float32]]
     classes: tuple[str, ...]
 
     @property
     def names(self) -> list[str]:
+        """The name of the most likely class of each image."""
         return [self.classes[i] for i in self.labels]
 
     def rank(self, metric: str = "pe") -> NDArray[np.int64]:
-        """1 = the most certain of these images."""
+        """(N,) 1 = the image with the most certain answer."""
         return rank(torch.from_numpy(self.uncertainty[metric])).numpy()
 
     def __len__(self) -> int:
@@ -52,37 +63,75 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The answering networks of a run. Several (a circle's teachers) answer with the mean of their probabilities."""
+    """The answering networks of a run. Several networks answer with the mean of their probabilities.
+
+    `certus.train` and `certus.load` make it.
+
+    Attributes
+    ----------
+    classes : tuple of str
+        The names of the classes.
+    shape : tuple of int
+        The shape of one input: (C, H, W), or (D,) for vectors.
+    result : dict or None
+        What the run reached: `test_error`, `validation_error` (in percent, or None), `seconds`, `steps`, …
+        None for a run that has not finished.
+    folder : Path or None
+        Where the run is saved.
+    """
 
     nets: tuple[nn.Module, ...]
     classes: tuple[str, ...]
-    shape: tuple[int, ...]  # of one input: (C, H, W), or (D,)
+    shape: tuple[int, ...]
     mean: Tensor
     std: Tensor
+    result: Mapping[str, Any] | None = None
+    folder: Path | None = None
 
     def normalised(self, images: Tensor) -> Tensor:
         return (images.float() - self.mean.to(images.device)) / self.std.to(images.device)
 
     def predict(self, images: Any, draws: int = 10, seed: int = 0) -> Prediction:
-        """Of images (N, H, W), (N, H, W, C) or (N, C, H, W), uint8 as in training, or vectors (N, D)."""
+        """Answer images, and say how certain each answer is.
+
+        Parameters
+        ----------
+        images : array or tensor
+            Images of shape (N, H, W), (N, H, W, C) or (N, C, H, W), uint8 as in training; or vectors (N, D).
+        draws : int
+            How many Monte-Carlo draws the uncertainty is computed from; 0 gives `confidence` alone.
+        seed : int
+            Of the draws.
+
+        Returns
+        -------
+        Prediction
+        """
         with untouched_generator():
             return self.answer(as_stored(images, self.shape), draws, seed)
 
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
-        said = torch.stack([probabilities(net, self.normalised, images) for net in self.nets]).mean(0)
-        uncertainty = {"confidence": unconfidence(said)}
+        """`predict` for images that are stored as in training."""
+        mean = torch.stack([probabilities(net, self.normalised, images) for net in self.nets]).mean(0)
+        uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
             uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed)
         return Prediction(
-            labels=said.argmax(1).numpy(),
-            probabilities=said.numpy(),
+            labels=mean.argmax(1).numpy(),
+            probabilities=mean.numpy(),
             uncertainty={name: u.numpy() for name, u in uncertainty.items()},
             classes=self.classes,
         )
 
+    def __repr__(self) -> str:
+        inputs = "×".join(map(str, self.shape))
+        names = ", ".join(self.classes) if len(self.classes) <= 10 else f"{len(self.classes)} classes"
+        where = f", {self.folder}" if self.folder else ""
+        return f"Model({names}; inputs {inputs}{where})"
+
 
 def as_stored(images: Any, shape: tuple[int, ...]) -> Tensor:
-    """Whatever layout the user has, as (N, *shape)."""
+    """Images in any layout as (N, *shape)."""
     x = images if isinstance(images, Tensor) else torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if len(shape) == 3:
         if x.dim() == 3:
@@ -96,24 +145,43 @@ def as_stored(images: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 def load(folder: str | Path) -> Model:
-    """The model of a run, from its newest checkpoint."""
-    place = RunFolder(Path(folder))
-    config = place.load_config()
+    """Load the model of a run from its newest checkpoint.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run's folder.
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> import certus
+    >>> trained = certus.train("digits", method="supervised", steps=5, out="a-run")
+    >>> model = certus.load("a-run")
+    >>> model.classes
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
+    """
+    found = RunFolder(Path(folder))
+    config = found.load_config()
     try:
-        about = json.loads(place.model.read_text())
+        about = json.loads(found.model.read_text())
     except (OSError, ValueError) as e:
-        raise CertusError(f"{place.model} cannot be read: {e}.") from None
-    found = checkpoint.read(place.checkpoints)
-    if found is None:
-        raise CertusError(f"{place.path} has no checkpoint yet: train it with --resume {place.path}.")
+        raise CertusError(f"{found.model} cannot be read: {e}.") from None
+    state = checkpoint.read(found.checkpoints)
+    if state is None:
+        raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
     shape = tuple(about["shape"])
     config, classes = replace(config, init=""), len(about["classes"])
     method = make_method(config, BuildContext.bare(make_networks(config, shape, classes), classes))
     if not method.answers:
-        raise UsageError(f"{place.path} is a pretraining run, which has no answers: start one from it by --init.")
+        raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}
     for net in method.answers:
-        net.load_state_dict(checkpoint.part(found[0], f"method.{names[id(net)]}."))
-    around = (1, -1, *[1] * (len(shape) - 1))
-    mean, std = (torch.tensor(about[name]).view(around) for name in ("mean", "std"))
-    return Model(method.answers, tuple(about["classes"]), shape, mean, std)
+        net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
+    channels_first = (1, -1, *[1] * (len(shape) - 1))
+    mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
+    result = found.load_result() if found.finished() else None
+    return Model(method.answers, tuple(about["classes"]), shape, mean, std, result, found.path)

@@ -1,8 +1,8 @@
-"""Random numbers by name: every stream is a pure function of (seed, what it is for).
+"""Random numbers by name: every stream is a pure function of (seed, purpose).
 
-Nothing is drawn from a generator that lives from step to step. So a run resumed in mid-epoch, a run with an observer
-switched off, and a run with another number of Monte-Carlo draws all meet the same views and the same dropout, and a
-checkpoint needs no generator's state.
+No generator is kept from step to step. So a run that was resumed in the middle of an epoch, a run without an observer,
+and a run with another number of Monte-Carlo draws all have the same views and the same dropout. A checkpoint needs no
+generator state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Purpose = str | int
 
 
 def seed_of(*purpose: Purpose) -> int:
-    """A seed for this purpose, the same on every machine (63 bits, of which torch's CPU generator takes 32)."""
+    """A seed for this purpose, the same on every machine (63 bits, of which torch's CPU generator uses 32)."""
     digest = blake2b(repr(purpose).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -27,7 +27,7 @@ def generator(*purpose: Purpose, device: torch.device | str = "cpu") -> torch.Ge
 
 
 def seed_global(*purpose: Purpose, device: torch.device | str = "cpu") -> None:
-    """Seed the generator that dropout and initialisation draw from (they cannot be handed one of their own)."""
+    """Seed the global generator, from which dropout and initialisation draw (they accept no other)."""
     device = torch.device(device)
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -38,7 +38,7 @@ def seed_global(*purpose: Purpose, device: torch.device | str = "cpu") -> None:
 
 @contextmanager
 def untouched_generator() -> Iterator[None]:
-    """Leave the caller's global random numbers as they were."""
+    """Restore the state of the global generator afterwards."""
     state = torch.default_generator.get_state()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Plans for draws: what they say, what they run, what they cost, and what a tree's leaves have in common."""
+"""Plans for draws: their text, what they run, what they cost, and what the leaves of a tree share."""
 
 import math
 from collections import Counter
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from builders import Stack, step_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -13,8 +14,6 @@ from torch import nn
 from certus.certainty.draws import Independent, Tree, children, parse, suitable
 from certus.certainty.metrics import METRICS, rank
 from certus.certainty.streaming import Moments
-from certus.core.schedules import Clock
-from certus.core.step import Batch, Step
 from certus.errors import UsageError
 from certus.networks import network
 from certus.networks.modes import dropout_only
@@ -27,22 +26,8 @@ trees = numbers.filter(lambda n: n[-1] > 1).map(Tree)
 plans = trees | st.integers(2, 50).map(Independent)
 
 
-class Stack:
-    """Keeps every draw."""
-
-    def __init__(self):
-        self.kept = []
-
-    def add(self, p):
-        self.kept.append(p)
-
-    @property
-    def draws(self):
-        return torch.stack(self.kept)  # (T, B, C)
-
-
 class Blank(nn.Module):
-    """Stands for dropout that passes everything: a place to branch at."""
+    """Dropout that passes everything: a site to branch at."""
 
     def __init__(self, log):
         super().__init__()
@@ -61,15 +46,15 @@ def test_a_plan_is_what_it_prints(plan):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no plan"),
-        ("independent", "no plan"),
-        ("independent:x", "no plan"),
-        ("independent:2x3", "no plan"),
-        ("independent:-3", "no plan"),
-        ("forest:1x2", "no plan"),
-        ("tree:1xx2", "no plan"),
-        ("tree:1x2.5", "no plan"),
-        ("tree:²x3", "no plan"),
+        ("", "not a plan"),
+        ("independent", "not a plan"),
+        ("independent:x", "not a plan"),
+        ("independent:2x3", "not a plan"),
+        ("independent:-3", "not a plan"),
+        ("forest:1x2", "not a plan"),
+        ("tree:1xx2", "not a plan"),
+        ("tree:1x2.5", "not a plan"),
+        ("tree:²x3", "not a plan"),
         ("independent:1", "at least 2"),
         ("independent:0", "at least 2"),
         ("tree:10", "no level to branch at"),
@@ -78,7 +63,7 @@ def test_a_plan_is_what_it_prints(plan):
         ("tree:1x1", "at least 2"),
     ],
 )
-def test_nonsense_is_refused_in_one_sentence_that_repeats_it(text, why):
+def test_a_wrong_plan_is_refused_in_one_sentence_that_repeats_it(text, why):
     with pytest.raises(UsageError, match=why) as refused:
         parse(text)
     assert text in str(refused.value)
@@ -117,7 +102,7 @@ def test_a_network_that_cannot_be_cut_takes_independent_draws_only():
         Tree((1, 4)).counts([nn.Linear(2, 2)])
 
 
-def test_one_activation_per_level_is_alive():
+def test_only_one_activation_per_level_is_in_memory():
     alive, most = Counter(), Counter()
 
     class Watch(nn.Module):
@@ -143,13 +128,12 @@ def test_one_activation_per_level_is_alive():
     assert most == {0: 1, 1: 1, 2: 1}
 
 
-def step_of(images):
-    batch = Batch(images, torch.full((len(images),), -1), torch.arange(len(images)))
-    return Step(batch, Clock(3, 100, len(batch)), {"weak": weak(translate=1, noise=0.1)}, seed=7)
+def step_on(images):
+    return step_of(images, number=3, seed=7, views={"weak": weak(translate=1, noise=0.1)})
 
 
 def run(plan, net, step, out):
-    """As a source would: views and seeds by name."""
+    """Like a source: views and seeds by name."""
     plan.run(
         stages(net),
         lambda v: step.views["weak"](step.batch.images, step.generator(f"view b draw {v}")),
@@ -159,7 +143,7 @@ def run(plan, net, step, out):
     return out
 
 
-def as_written(step, net, name, passes):
+def plain_draws(step, net, name, passes):
     """T passes of the network itself, one after the other: (T, B, C)."""
     drawn = []
     with torch.no_grad(), dropout_only(net):
@@ -171,12 +155,12 @@ def as_written(step, net, name, passes):
 
 
 @pytest.mark.parametrize(("name", "shape"), [("cnn13-small", (1, 8, 8)), ("wrn-28", (1, 8, 8))])
-def test_the_exact_path_by_the_twin_has_the_same_draws_and_ranks_within_rounding(name, shape):
+def test_the_fused_copy_has_the_same_draws_and_ranks_within_rounding(name, shape):
     torch.manual_seed(0)
     net = network(name, shape, 3, 4, 0.5).to(memory_format=torch.channels_last).eval()
     images, stack = torch.randn(9, *shape), Stack()
-    step_of(images).draw(net, "b", Independent(6), stack)
-    expected = as_written(step_of(images), net, "b", 6)
+    step_on(images).draw(net, "b", Independent(6), stack)
+    expected = plain_draws(step_on(images), net, "b", 6)
     assert torch.allclose(stack.draws, expected, atol=1e-4)
     assert spearman(METRICS["pv"](stack.draws), METRICS["pv"](expected)) > 0.99
 
@@ -191,12 +175,12 @@ def test_independent_draws_are_those_of_the_step_bit_for_bit(name, shape):
     net = network(name, shape, 3, 4, 0.5)
     modes = [m.training for m in net.modules()]
     images = torch.randn(5, *shape)
-    expected = as_written(step_of(images), net, "b", 4)
-    assert torch.equal(run(Independent(4), net, step_of(images), Stack()).draws, expected)
+    expected = plain_draws(step_on(images), net, "b", 4)
+    assert torch.equal(run(Independent(4), net, step_on(images), Stack()).draws, expected)
     assert [m.training for m in net.modules()] == modes
 
 
-def test_a_network_in_one_piece_draws_as_before():
+def test_a_network_in_one_piece_draws_like_the_plain_loop():
     torch.manual_seed(0)
 
     class Around(nn.Module):
@@ -209,20 +193,20 @@ def test_a_network_in_one_piece_draws_as_before():
 
     net, images = Around(), torch.randn(5, 1, 8, 8)
     assert len(stages(net)) == 1
-    expected = as_written(step_of(images), net, "b", 3)
-    assert torch.equal(run(Independent(3), net, step_of(images), Stack()).draws, expected)
+    expected = plain_draws(step_on(images), net, "b", 3)
+    assert torch.equal(run(Independent(3), net, step_on(images), Stack()).draws, expected)
 
 
 def test_a_trees_leaves_all_differ_and_are_a_function_of_the_step():
     torch.manual_seed(0)
     net, images = network("cnn13-small", (1, 8, 8), 3, 4, 0.5), torch.randn(5, 1, 8, 8)
-    drawn = run(Tree((1, 2, 5)), net, step_of(images), Stack()).draws
-    assert torch.equal(drawn, run(Tree((1, 2, 5)), net, step_of(images), Stack()).draws)
+    drawn = run(Tree((1, 2, 5)), net, step_on(images), Stack()).draws
+    assert torch.equal(drawn, run(Tree((1, 2, 5)), net, step_on(images), Stack()).draws)
     assert all((a != b).any(1).all() for i, a in enumerate(drawn) for b in drawn[:i])
 
 
 def test_leaves_share_what_their_parent_drew():
-    # The first site's mask can be read off each leaf: the second passes everything.
+    # Each leaf shows the first site's mask, because the second site passes everything.
     parts = [nn.Sequential(), nn.Sequential(nn.Dropout(0.5)), nn.Sequential(nn.Dropout(1e-9))]
     out = Stack()
     seed = lambda name: seed_global(0, name)  # noqa: E731
@@ -271,7 +255,7 @@ def test_a_tree_without_sharing_costs_what_independent_draws_cost(t):
     assert Tree((t, t, t)).cost(parts, (6,)) == pytest.approx(t)
 
 
-# The theory, on many images that are all the same: each is an experiment of its own.
+# The theory, on many equal images: each is a separate experiment.
 TRIALS = 8000
 VIEW_NOISE = 1.0
 
@@ -281,7 +265,7 @@ def tiny():
     net = network("mlp", (4,), 3, 8, 0.1)
     with torch.no_grad():
         for p in net.parameters():
-            p.mul_(4)  # so that view and both dropouts matter about alike
+            p.mul_(4)  # so that the view and both dropouts have a similar effect
     return net
 
 
@@ -334,7 +318,7 @@ def variances():
 @pytest.mark.parametrize("levels", [(1, 4, 10), (2, 3, 7), (1, 1, 6), (5, 5, 5)])
 def test_pv_of_a_tree_is_too_small_by_the_shared_part_and_nothing_else(levels):
     parts, t = variances(), levels[-1]
-    assert min(parts) > 0.05  # each place of randomness matters here
+    assert min(parts) > 0.05  # each source of randomness matters here
     shares = []  # Σ_j w_lj²
     for level in range(3):
         weight = [1.0] * t
@@ -347,12 +331,12 @@ def test_pv_of_a_tree_is_too_small_by_the_shared_part_and_nothing_else(levels):
     assert pv <= (1 - 1 / t) * sum(parts) + 0.01
 
 
-def test_moments_gather_what_a_plan_draws():
+def test_moments_collect_the_draws_of_a_plan():
     torch.manual_seed(0)
     net, images = network("cnn13-small", (1, 8, 8), 3, 4, 0.5), torch.randn(5, 1, 8, 8)
     moments, all_draws = Moments(5, 3), Stack()
     for out in (moments, all_draws):
-        run(Tree((1, 2, 6)), net, step_of(images), out)
+        run(Tree((1, 2, 6)), net, step_on(images), out)
     for name, metric in METRICS.items():
         assert torch.allclose(getattr(moments, name), metric(all_draws.draws), atol=1e-6)
 

@@ -66,13 +66,13 @@ def test_metric_equals_its_definition(name, p):
 @pytest.mark.parametrize(
     ("name", "value"), [("pv", 0.5), ("ev", 0.0), ("pe", math.log(2)), ("mi", math.log(2)), ("pr", 0.5)]
 )
-def test_two_sure_answers_that_contradict_each_other(name, value):
+def test_two_certain_answers_that_contradict_each_other(name, value):
     p = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]])
     assert METRICS[name](p).item() == pytest.approx(value)
 
 
 @pytest.mark.parametrize(("name", "value"), [("pv", 0.0), ("ev", 0.0), ("pe", math.log(4)), ("mi", 0.0), ("pr", 0.0)])
-def test_answers_that_agree_on_knowing_nothing(name, value):
+def test_draws_that_are_all_uniform(name, value):
     p = torch.full((3, 1, 4), 0.25)
     assert METRICS[name](p).item() == pytest.approx(value, abs=1e-6)
 
@@ -94,7 +94,7 @@ def test_metrics_stay_within_their_bounds(p):
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_bounds_of_pv_mi_and_pr_are_attained(n):
-    p = torch.eye(n, dtype=torch.float64)[:, None]  # draw t is sure of class t
+    p = torch.eye(n, dtype=torch.float64)[:, None]  # draw t is certain of class t
     assert predictive_variance(p).item() == pytest.approx(1 - 1 / n)
     assert predictive_ratio(p).item() == pytest.approx(1 - 1 / n)
     assert mutual_information(p).item() == pytest.approx(math.log(n))
@@ -132,7 +132,7 @@ def test_mutual_information_is_not_negative_in_single_precision():
 
 
 @given(draws())
-def test_unconfidence_is_what_the_likeliest_class_lacks(p):
+def test_unconfidence_is_1_minus_the_largest_probability(p):
     expected = [1 - max(answer) for answer in p[0].tolist()]
     assert unconfidence(p[0]).tolist() == pytest.approx(expected, abs=1e-15)
 
@@ -144,7 +144,7 @@ uncertainties = st.lists(few_values | st.floats(-1e6, 1e6), min_size=1, max_size
 
 
 @given(uncertainties)
-def test_rank_counts_who_is_more_certain_or_as_certain_and_earlier(u):
+def test_rank_counts_the_images_that_are_more_certain_or_equal_and_earlier(u):
     values = u.tolist()
     expected = [1 + sum((v, j) < (w, i) for j, v in enumerate(values)) for i, w in enumerate(values)]
     assert rank(u).tolist() == expected

@@ -41,7 +41,7 @@ def test_calibration_error_is_the_naive_sum_over_bins(seed: int, bins: int) -> N
     assert scores.calibration_error(p, y, bins) == pytest.approx(100 * total, abs=1e-9)
 
 
-def test_perfect_and_hopeless_answers() -> None:
+def test_perfect_answers_and_answers_that_are_all_wrong() -> None:
     y = torch.tensor([0, 1, 1])
     perfect = torch.eye(2)[y]
     assert (scores.error(perfect, y), scores.brier(perfect, y), scores.calibration_error(perfect, y)) == (0, 0, 0)
@@ -54,7 +54,7 @@ def test_a_class_without_images_has_no_error() -> None:
     assert scores.class_errors(torch.eye(3), torch.tensor([0, 1, 1])) == [0.0, 50.0, None]
 
 
-def test_risk_grows_as_less_certain_answers_are_let_in() -> None:
+def test_risk_grows_with_the_share_of_answered_images() -> None:
     y = torch.zeros(10, dtype=torch.long)
     wrong_at_the_end = torch.tensor([[1.0, 0.0]] * 7 + [[0.0, 1.0]] * 3)
     uncertainty = torch.arange(10.0)

@@ -40,7 +40,7 @@ def test_mean_is_the_mean(p):
 
 
 @pytest.mark.parametrize("name", ["pv", "ev", "pe", "mi"])
-def test_nothing_cancels_where_the_network_is_sure(name):
+def test_nothing_cancels_where_the_network_is_certain(name):
     g = torch.Generator().manual_seed(0)
     rest = torch.rand(40, 64, 3, generator=g, dtype=torch.float64) * 1e-6
     p = torch.cat([1 - rest.sum(-1, keepdim=True), rest], -1).float()  # (T, B, C), p_0 between 1 − 3e-6 and 1
@@ -70,9 +70,9 @@ def test_draws_are_neither_kept_nor_changed():
     assert not [v for v in vars(moments).values() if isinstance(v, (list, tuple, dict))]
 
 
-def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+def test_a_wrong_shape_and_reading_before_the_first_draw_are_refused():
+    with pytest.raises(ValueError, match=r"has shape \(3,\)"):
         Moments(2, 3).add(torch.zeros(3))
     for name in (*METRICS, "mean"):
-        with pytest.raises(ValueError, match="no draw"):
+        with pytest.raises(ValueError, match="no draw yet"):
             getattr(Moments(2, 3), name)

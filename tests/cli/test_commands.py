@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from certus import __version__
-from certus.cli.flags import flags_of
-from certus.cli.main import COMMANDS, run
-from certus.errors import CertusError, UsageError
+from certus.cli.main import COMMANDS, main, run
+from certus.errors import CertusError, Interrupted, UsageError
 from certus.methods import METHODS
 from certus.training.run_folder import RunFolder
 
@@ -88,7 +88,7 @@ def test_a_run_file_gives_the_same_result_to_the_bit(finished: Path, tmp_path: P
     assert a == b
 
 
-def test_resuming_a_finished_run_says_so(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_a_finished_run_prints_its_result(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--resume", str(finished)]) == 0
     out = capsys.readouterr()
     assert "finished" in out.err
@@ -116,6 +116,18 @@ def test_flags_override_a_run_file(finished: Path, here: Path) -> None:
     assert (config.steps, config.options["draws"], config.options["teachers"], config.width) == (1, "2", 2, 4)
 
 
+def test_another_method_does_not_inherit_the_options_of_a_run_file(finished: Path, here: Path) -> None:
+    words = ["train", "--config", str(finished / "config.toml"), "--method", "mean-teacher", "--steps", "1"]
+    assert run([*words, "--out", "run"]) == 0
+    config = RunFolder(here / "run").load_config()
+    assert (config.method, config.options["teachers"], config.width) == ("mean-teacher", 1, 4)
+
+
+def test_zero_steps_are_those_of_the_epochs(here: Path) -> None:
+    assert run(["train", *TINY, "--method", "supervised", "--steps", "0", "--epochs", "0.5", "--out", "run"]) == 0
+    assert RunFolder(here / "run").load_result()["steps"] == 8
+
+
 def test_version_and_help_need_no_command() -> None:
     done = certus("--version", cwd=Path.cwd())
     assert (done.returncode, done.stdout) == (0, f"certus {__version__}\n")
@@ -124,18 +136,8 @@ def test_version_and_help_need_no_command() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_documents_every_flag(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run([command, "--help"])
-    assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    for flag in flags_of(COMMANDS[command]):
-        assert flag in shown or flag.startswith("--no-"), flag
-
-
-def test_methods_lists_recipes_and_references(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["methods"]) == 0
+def test_methods_in_full_has_recipes_and_references(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["methods", "--full"]) == 0
     shown = capsys.readouterr().out
     assert run(["methods", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
@@ -144,6 +146,14 @@ def test_methods_lists_recipes_and_references(capsys: pytest.CaptureFixture[str]
         assert entry["name"] in shown
         assert entry["reference"] in shown
         assert all(line.strip() in shown for line in entry["recipe"].splitlines()[1:])
+    assert run(["methods", "vat", "--json"]) == 0
+    (vat,) = json.loads(capsys.readouterr().out)
+    assert vat == next(entry for entry in listed if entry["name"] == "vat")
+    assert vat["options"]["iterations"] == {
+        "default": 1,
+        "help": "power iterations",
+        "source": "Miyato, Maeda, Koyama & Ishii 2018",
+    }
 
 
 def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,6 +176,15 @@ def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
         ("train --teachers 0", "--teachers must be at least 1, but is 0."),
         ("train --weight -1", "--weight must be at least 0, but is -1."),
         ("train --method supervised --teachers 2", "Method supervised has no option --teachers."),
+        ("train --labels many", "--labels must be a whole number, but is 'many'."),
+        ("train --labels", "--labels needs a value."),
+        ("train digits", "certus train does not understand 'digits'."),
+        ("train --method ft-cll --help", "There is no method 'ft-cll'. Did you mean 'ft-ccl'?"),
+        ("train --lables 3 --help", "There is no option '--lables'. Did you mean '--labels'?"),
+        ("train --hard maybe", "certus train does not understand 'maybe'."),
+        ("train --steps -1", "--steps must be more than 0, but is -1."),
+        ("pretrain --labels 20", "There is no option '--labels'."),
+        ("pretrain --epochs 0", "--epochs must be more than 0, but is 0."),
         ("train --metric random --draws 3", "--draws would change nothing: metric random needs no draws."),
         ("train --epochs 3 --minutes 1", "Give only one of --epochs, --minutes."),
         ("train --minutes 0", "--minutes must be more than 0"),
@@ -174,31 +193,59 @@ def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
         ("train --resume no-such --labels 3", "leave out --labels"),
         ("train --out taken", "taken already holds a run"),
         ("train --out a-file", "a-file is a file"),
+        ("evaluate", "certus evaluate needs the folder of a run."),
         ("evaluate no-such", "no-such holds no run"),
+        ("evaluate no-such --draws -1", "--draws must be at least 0, but is -1."),
+        ("evaluate no-such --draws 0", "Without draws there is no pe to rank by: use --metric confidence."),
+        ("evaluate no-such --metric vp", "There is no metric 'vp'."),
+        ("predict", "certus predict needs the folder of a run, and a folder of pictures or one picture."),
+        ("report", "certus report needs the folder of a run, or of a comparison."),
+        ("report no-such", "There is no folder no-such."),
+        ("paper tabel1", "There is no experiment 'tabel1'. Did you mean 'table1'?"),
+        ("paper table1 --scale cpu --seeds 0", "--seeds must be at least 1, but is 0."),
+        ("methods ft-cll", "There is no method 'ft-cll'. Did you mean 'ft-ccl'?"),
+        ("data fetch", "certus data fetch NAME downloads one."),
         ("compare --methods supervised,nothing", "There is no method 'nothing'"),
         ("compare --methods pi,pi", "must name each method once"),
         ("compare --seeds 0", "--seeds must be at least 1"),
+        ("compare --workers 0", "--workers must be at least 1"),
         ("compare --methods supervised --teachers 2", "None of supervised has an option --teachers"),
         ("compare --labels 3", "cannot cover the 10 classes"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_code_2(words: str, sentence: str, here: Path) -> None:
+def test_bad_input_gets_one_sentence_and_code_2(
+    words: str, sentence: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "taken").mkdir()
     (here / "taken" / "config.toml").write_text("")
     (here / "a-file").write_text("")
-    with pytest.raises(UsageError) as refused:
-        run(words.split())
-    assert sentence in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert refused.value.exit_code == 2
+    assert main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert sentence in err
+    assert err.startswith("certus: ")
+    assert len(err.splitlines()) == 1
+    assert out == ""
 
 
-@pytest.mark.parametrize("words", ["train --labels many", "evaluate", "train --hard maybe"])
-@pytest.mark.usefixtures("here")
-def test_what_cannot_be_parsed_exits_with_2(words: str) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run(words.split())
-    assert stop.value.code == 2
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_an_unknown_flag(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--nonsense"]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("certus: There is no option '--nonsense'.")
+    assert len(err.splitlines()) == 1
+    assert out == ""
+
+
+def test_an_error_of_the_library_names_flags(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("`learning_rate` must be less, or use `no_balanced`, `beta` and `out`, not `anything`.")
+
+    monkeypatch.setattr("certus.cli.report.report.write", refuse)
+    assert main(["report", str(here)]) == 2
+    sentence = "certus: --learning-rate must be less, or use --no-balanced, --beta and --out, not `anything`.\n"
+    assert capsys.readouterr().err == sentence
 
 
 def test_errors_reach_the_shell_without_a_traceback(tmp_path: Path) -> None:
@@ -209,18 +256,35 @@ def test_errors_reach_the_shell_without_a_traceback(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_loss_that_turns_nan_stops_with_step_term_and_checkpoint(here: Path) -> None:
+def test_a_loss_that_becomes_nan_stops_with_step_term_and_checkpoint(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["train", *TINY, "--learning-rate", "1e30", "--steps", "50", "--save-seconds", "0", "--out", "run"]
-    with pytest.raises(CertusError, match=r"The loss turned nan in step \d+, term 'supervised'") as failure:
-        run(words)
-    assert failure.value.exit_code == 1
-    step = int(str(failure.value).split("step ")[1].split(",")[0])
+    assert main(words) == 1
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    found = re.search(r"The loss became nan in step (\d+), term 'supervised'", sentence)
+    assert found
+    assert "try a smaller --learning-rate or --weight" in sentence
     (kept,) = RunFolder(here / "run").checkpoints.iterdir()
-    assert kept.name == f"step-{step - 1:08d}"
+    assert kept.name == f"step-{int(found[1]) - 1:08d}"
 
 
 @pytest.mark.usefixtures("here")
-def test_a_full_disk_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["train", "pretrain"])
+def test_a_stopped_run_says_how_to_go_on(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> None:
+        raise Interrupted("Stopped after step 1 of 2; everything is saved.")
+
+    monkeypatch.setattr("certus.cli.train.train", stop)
+    assert main([command, "--width", "2", "--steps", "2", "--out", "my run"]) == 130
+    sentence = "everything is saved. Go on with: certus train --resume 'my run'\n"
+    assert capsys.readouterr().err.endswith(sentence)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

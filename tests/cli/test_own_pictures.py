@@ -18,7 +18,7 @@ from certus.cli.main import run
 from certus.errors import CertusError, UsageError
 from certus.training.run_folder import RunFolder
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "digits_as_pictures.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_as_pictures.py"
 QUICK = "--width 4 --steps 4 --threads 1 --labelled-batch 10 --unlabelled-batch 20 --draws 2".split()
 
 
@@ -139,7 +139,7 @@ def test_evaluate_tells_more_than_the_error(trained: Path, photos: Path, capsys:
     assert said["risk_coverage"]["error"][-1] == pytest.approx(said["error"])
     assert all(said[name] >= 0 for name in ("nll", "brier", "ece"))
     assert run(["evaluate", str(trained), "--data", str(photos / "test")]) == 0
-    assert "its labelled pictures are asked" in capsys.readouterr().err
+    assert "all its labelled pictures are used" in capsys.readouterr().err
 
 
 def test_the_model_needs_no_data(trained: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How long several runs will still take."""
+"""The estimate of how long several runs still take."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from certus.cli.progress import Workload, duration
 
 
-def test_nothing_is_foretold_before_anything_was_seen() -> None:
+def test_without_any_measured_step_there_is_no_estimate() -> None:
     work = Workload({"a": ("x", 10)}, workers=2)
     assert work.left() is None
-    work.seen("a", 1, now=0.0)  # how long the first step took, nobody knows
+    work.seen("a", 1, now=0.0)  # the time of the first step is unknown
     assert work.left() is None
     assert duration(work.left()) == "-:--"
 
@@ -26,19 +26,19 @@ def test_each_kind_has_its_own_pace_and_workers_share_what_is_left() -> None:
     assert work.left() == pytest.approx((7 + 40 + 50 + 10) / 2)
 
 
-def test_a_kind_that_was_not_seen_yet_counts_as_the_mean_of_the_others() -> None:
+def test_a_kind_without_measured_steps_counts_as_the_mean_of_the_others() -> None:
     work = Workload({"a": ("x", 10), "b": ("y", 10)}, workers=1)
     work.finished("a", seconds=20.0)
     assert work.left() == pytest.approx(20.0)
 
 
-def test_all_is_not_done_before_the_longest_run_is() -> None:
+def test_the_estimate_is_at_least_the_longest_run() -> None:
     work = Workload({"a": ("x", 100), "b": ("x", 100)}, workers=2)
     work.finished("a", seconds=100.0)
     assert work.left() == pytest.approx(100.0)
 
 
-def test_a_run_that_failed_leaves_no_work_and_tells_no_pace() -> None:
+def test_a_failed_run_leaves_no_work_and_is_not_measured() -> None:
     work = Workload({"a": ("x", 100), "b": ("x", 100)}, workers=1)
     work.finished("b", seconds=None)
     assert work.left() is None

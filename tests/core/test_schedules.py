@@ -1,4 +1,4 @@
-"""The paper's numbers at every epoch, and the clock that gives a run of any length their shape."""
+"""The paper's numbers at every epoch, and the clock that scales them to a run of any length."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The order in which images are met: every image as often as any other, and random access to any step."""
+"""The order of the images: each is used equally often, and any step can be read directly."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from certus.data.batches import Batches, Stream
 
-sizes = st.tuples(st.integers(1, 12), st.integers(1, 30))  # n places, taken so many at a time
+sizes = st.tuples(st.integers(1, 12), st.integers(1, 30))  # n indices, and how many are taken at a time
 seeds = st.integers(0, 2**32)
 
 
@@ -21,7 +21,7 @@ def takes(n, size, steps, seed=0):
 @given(sizes, seeds)
 def test_every_lap_is_a_permutation(shape, seed):
     n, size = shape
-    flat = [place for taken in takes(n, size, n, seed) for place in taken]
+    flat = [index for taken in takes(n, size, n, seed) for index in taken]
     laps = [flat[i : i + n] for i in range(0, len(flat), n)]
     assert len(laps) == size
     assert all(sorted(lap) == list(range(n)) for lap in laps)
@@ -35,10 +35,10 @@ def test_random_access_equals_sequential_reading(shape, steps, seed):
 
 
 @given(sizes, st.integers(1, 20), seeds)
-def test_no_place_is_ahead_of_another_by_more_than_one(shape, steps, seed):
+def test_no_index_is_ahead_of_another_by_more_than_one(shape, steps, seed):
     n, size = shape
-    counts = Counter(place for taken in takes(n, size, steps, seed) for place in taken)
-    seen = [counts[place] for place in range(n)]
+    counts = Counter(index for taken in takes(n, size, steps, seed) for index in taken)
+    seen = [counts[index] for index in range(n)]
     assert sum(seen) == steps * size
     assert max(seen) - min(seen) <= 1
 
@@ -54,11 +54,11 @@ LABELLED, UNLABELLED = torch.arange(100, 106), torch.arange(200, 206)
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 50])
-def test_a_batch_holds_labelled_places_first_then_unlabelled_ones(step):
-    places = Batches(LABELLED, UNLABELLED, (4, 3), seed=0)(step).tolist()
-    assert len(places) == 7
-    assert set(places[:4]) <= set(LABELLED.tolist())
-    assert set(places[4:]) <= set(UNLABELLED.tolist())
+def test_a_batch_has_labelled_images_first_then_unlabelled_ones(step):
+    indices = Batches(LABELLED, UNLABELLED, (4, 3), seed=0)(step).tolist()
+    assert len(indices) == 7
+    assert set(indices[:4]) <= set(LABELLED.tolist())
+    assert set(indices[4:]) <= set(UNLABELLED.tolist())
 
 
 def test_a_batch_without_unlabelled_images_has_the_same_labelled_ones():
@@ -67,9 +67,9 @@ def test_a_batch_without_unlabelled_images_has_the_same_labelled_ones():
         assert batches(step, "labelled").tolist() == batches(step)[:4].tolist()
 
 
-def test_a_stream_over_everything_meets_labelled_and_unlabelled_images_alike():
+def test_a_stream_over_everything_has_labelled_and_unlabelled_images_equally_often():
     batches = Batches(LABELLED, UNLABELLED, (4, 3), seed=0)
-    met = torch.cat([batches(step, "everything") for step in range(4)])  # one lap of 12 places, 3 at a time
+    met = torch.cat([batches(step, "everything") for step in range(4)])  # one lap of 12 indices, 3 at a time
     assert sorted(met.tolist()) == [*LABELLED.tolist(), *UNLABELLED.tolist()]
     assert met[:6].tolist() != sorted(met[:6].tolist())
 
@@ -94,14 +94,14 @@ def test_another_seed_is_another_order(sees):
     assert len(orders) == 5
 
 
-def test_labelled_and_unlabelled_images_are_shuffled_apart():
-    places = torch.arange(20)
-    batches = Batches(places, places, (20, 20), seed=0)
+def test_labelled_and_unlabelled_images_are_shuffled_separately():
+    indices = torch.arange(20)
+    batches = Batches(indices, indices, (20, 20), seed=0)
     labelled, unlabelled = batches(0).split(20)
     assert labelled.tolist() != unlabelled.tolist()
 
 
-def test_an_epoch_meets_every_unlabelled_image_once():
+def test_an_epoch_has_every_unlabelled_image_once():
     batches = Batches(LABELLED, UNLABELLED, (4, 3), seed=0)
     for epoch in range(3):
         steps = range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
@@ -122,6 +122,6 @@ def test_without_unlabelled_images_an_epoch_is_one_pass_over_the_labelled_ones(n
 
 
 def test_parts_smaller_than_their_share_of_a_batch_are_repeated_evenly():
-    places = Batches(torch.tensor([7, 8]), torch.tensor([9]), (5, 3), seed=0)(0).tolist()
-    assert sorted(Counter(places[:5]).values()) == [2, 3]
-    assert places[5:] == [9, 9, 9]
+    indices = Batches(torch.tensor([7, 8]), torch.tensor([9]), (5, 3), seed=0)(0).tolist()
+    assert sorted(Counter(indices[:5]).values()) == [2, 3]
+    assert indices[5:] == [9, 9, 9]

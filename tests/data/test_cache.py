@@ -1,4 +1,4 @@
-"""A picture is decoded once, whatever happens to its file, to the cache, or to the process."""
+"""A picture is decoded once, even if its file is moved, the cache is damaged, or the process is killed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from certus.data import cache as module
 from certus.data.cache import FOLDER, Found, decoded, default_folder
 from certus.data.decode import decode
 
-module = sys.modules["certus.data.cache"]
 SIZE = 8
 N = 12
 
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How many files were read and decoded."""
+    """Counts the files that were read and decoded."""
     count: Counter[str] = Counter()
 
     def counting(name: str) -> Callable[..., object]:
@@ -42,7 +42,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def write(path: Path, seed: int, grey: bool = False, age: float = 100.0) -> None:
-    """A picture of noise, and older than what counts as settled."""
+    """A picture of noise, old enough to count as settled."""
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(seed).integers(0, 256, (10, 9) if grey else (10, 9, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path)
@@ -70,8 +70,8 @@ def names(root: Path) -> list[str]:
     return sorted(str(p.relative_to(root)) for p in root.rglob("*.png"))
 
 
-def look(root: Path, folder: Path, size: int = SIZE) -> Found:
-    """Load, and hold every picture against its own file."""
+def load(root: Path, folder: Path, size: int = SIZE) -> Found:
+    """Load, and compare every picture with its own file."""
     found = decoded(root, names(root), size, folder, lambda *_: None)
     assert found.rows.keys() | found.skipped.keys() == set(names(root))
     for file, row in found.rows.items():
@@ -84,9 +84,9 @@ def packs(folder: Path) -> list[Path]:
 
 
 def test_the_second_time_nothing_is_opened(root: Path, folder: Path, work: Counter[str]) -> None:
-    look(root, folder)
+    load(root, folder)
     assert work == {"read": N, "decode_bytes": N}
-    found = look(root, folder)
+    found = load(root, folder)
     assert work == {"read": N, "decode_bytes": N}
     assert isinstance(found.pack.images, np.memmap)
     assert found.notice is None
@@ -97,8 +97,8 @@ def test_a_file_that_may_still_change_is_read_again_but_not_decoded(
     root: Path, folder: Path, work: Counter[str]
 ) -> None:
     settle(root / "03.png", age=0.0)
-    look(root, folder)
-    look(root, folder)
+    load(root, folder)
+    load(root, folder)
     assert work == {"read": N + 1, "decode_bytes": N}
 
 
@@ -106,66 +106,66 @@ def test_a_changed_file_of_the_same_name_and_length(root: Path, folder: Path, wo
     for i, name in enumerate(("a.bmp", "b.bmp")):
         write(root / name, 50 + i)
     (root / "a.bmp").rename(root / "x.png")
-    before = look(root, folder)
+    before = load(root, folder)
     length = (root / "x.png").stat().st_size
     (root / "b.bmp").rename(root / "x.png")
     settle(root / "x.png", age=50.0)
     assert (root / "x.png").stat().st_size == length
-    after = look(root, folder)
+    after = load(root, folder)
     assert work == {"read": N + 2, "decode_bytes": N + 2}
     assert (before.pack.images[before.rows["x.png"]] != after.pack.images[after.rows["x.png"]]).any()
 
 
 def test_a_moved_file_is_not_decoded_again(root: Path, folder: Path, work: Counter[str]) -> None:
-    look(root, folder)
+    load(root, folder)
     (root / "05.png").rename(root / "zz.png")
-    look(root, folder)
+    load(root, folder)
     assert work == {"read": N + 1, "decode_bytes": N}
     root.rename(root.with_name("elsewhere"))
-    look(root.with_name("elsewhere"), folder)
+    load(root.with_name("elsewhere"), folder)
     assert work == {"read": 2 * N + 1, "decode_bytes": N}
 
 
 def test_only_new_pictures_are_decoded(root: Path, folder: Path, work: Counter[str]) -> None:
-    look(root, folder)
+    load(root, folder)
     write(root / "new" / "00.png", 100)
     write(root / "zz.png", 101)
     (root / "02.png").unlink()
-    look(root, folder)
+    load(root, folder)
     assert work == {"read": N + 2, "decode_bytes": N + 2}
-    look(root, folder)
+    load(root, folder)
     assert work == {"read": N + 2, "decode_bytes": N + 2}
 
 
 def test_growing_leaves_no_copies_behind(root: Path, folder: Path) -> None:
-    look(root, folder)
+    load(root, folder)
     write(root / "zz.png", 101)
-    look(root, folder)
+    load(root, folder)
     assert len(packs(folder)) == 1
 
 
 def test_folders_share_pictures(root: Path, folder: Path, work: Counter[str], tmp_path: Path) -> None:
-    look(root, folder)
+    load(root, folder)
     for name in ("07.png", "01.png"):
         target = tmp_path / "few" / f"{int(name[:2]) % 7}.png"  # in another order
         target.parent.mkdir(exist_ok=True)
         target.write_bytes((root / name).read_bytes())
-    look(tmp_path / "few", folder)
-    look(root, folder)
+    load(tmp_path / "few", folder)
+    load(root, folder)
     assert work["decode_bytes"] == N
 
 
 def test_each_size_has_its_own(root: Path, folder: Path, work: Counter[str]) -> None:
-    look(root, folder)
-    look(root, folder, 12)
+    load(root, folder)
+    load(root, folder, 12)
     assert work["decode_bytes"] == 2 * N
-    look(root, folder)
+    load(root, folder)
     assert work["decode_bytes"] == 2 * N
 
 
 def test_one_content_under_two_names_is_stored_once(root: Path, folder: Path) -> None:
     (root / "zz.png").write_bytes((root / "04.png").read_bytes())
-    found = look(root, folder)
+    found = load(root, folder)
     assert found.rows["zz.png"] == found.rows["04.png"]
     assert len(found.pack.records) == N
     images = found.images([Path("04.png"), Path("zz.png"), Path("00.png")])
@@ -176,31 +176,31 @@ def test_one_content_under_two_names_is_stored_once(root: Path, folder: Path) ->
 def test_grey_pictures_take_one_channel(root: Path, folder: Path, work: Counter[str]) -> None:
     for i in range(N):
         write(root / f"{i:02}.png", i, grey=True)
-    assert look(root, folder).pack.images.shape == (N, 1, SIZE, SIZE)
+    assert load(root, folder).pack.images.shape == (N, 1, SIZE, SIZE)
     write(root / "colour.png", 99)
-    assert look(root, folder).pack.images.shape == (N + 1, 3, SIZE, SIZE)
+    assert load(root, folder).pack.images.shape == (N + 1, 3, SIZE, SIZE)
     (root / "colour.png").unlink()
-    assert look(root, folder).pack.images.shape == (N, 1, SIZE, SIZE)
+    assert load(root, folder).pack.images.shape == (N, 1, SIZE, SIZE)
     assert work["decode_bytes"] == N + 1
 
 
-def test_what_cannot_be_read_is_tried_again(root: Path, folder: Path, work: Counter[str]) -> None:
+def test_an_unreadable_picture_is_tried_again(root: Path, folder: Path, work: Counter[str]) -> None:
     good = (root / "03.png").read_bytes()
     (root / "03.png").write_bytes(b"")
     settle(root / "03.png")
     for _ in range(2):
-        found = look(root, folder)
+        found = load(root, folder)
         assert found.skipped == {"03.png": "the file is empty"}
         assert len(found.rows) == N - 1
     assert work["read"] == N + 1  # only this one is
     (root / "03.png").write_bytes(good)
-    assert not look(root, folder).skipped
+    assert not load(root, folder).skipped
     assert not decoded(root, [], SIZE, folder, lambda *_: None).rows
 
 
-def test_nothing_is_written_back(root: Path, folder: Path) -> None:
-    look(root, folder).pack.images[:] = 0
-    look(root, folder)
+def test_changes_are_not_written_back(root: Path, folder: Path) -> None:
+    load(root, folder).pack.images[:] = 0
+    load(root, folder)
 
 
 def damage_images(folder: Path) -> None:
@@ -261,12 +261,12 @@ def nonsense_seen(folder: Path) -> None:
 def test_damage_is_found_and_repaired(
     root: Path, folder: Path, work: Counter[str], harm: Callable[[Path], None], again: int
 ) -> None:
-    look(root, folder)
+    load(root, folder)
     harm(folder)
-    look(root, folder)
+    load(root, folder)
     assert work["decode_bytes"] == N + again
     work.clear()
-    look(root, folder)
+    load(root, folder)
     assert not work
 
 
@@ -276,7 +276,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("at", range(1, 10))
 def test_killed_while_writing(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Blocks of 5, so 3 packs and the whole; each is two files; and what was seen: 9 writings, each cut short once."""
+    """Blocks of 5: 3 packs and the whole, two files each, and the list of files. Each of 9 writes is interrupted."""
     monkeypatch.setattr(module, "BLOCK", 5)
     with monkeypatch.context() as patch:
         writings = iter(range(1, 100))
@@ -288,15 +288,15 @@ def test_killed_while_writing(root: Path, folder: Path, monkeypatch: pytest.Monk
         patch.setattr(os, "fsync", sync)
         patch.setattr(module, "try_to_delete", lambda _: None)
         with pytest.raises(Killed):
-            look(root, folder)
+            load(root, folder)
     assert list(folder.rglob(".writing-*"))
-    found = look(root, folder)
+    found = load(root, folder)
     assert len(found.rows) == N
     assert not found.skipped
     assert len(packs(folder)) == 1
 
 
-def test_an_interrupted_run_keeps_what_it_did(
+def test_an_interrupted_run_keeps_its_work(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, work: Counter[str]
 ) -> None:
     monkeypatch.setattr(module, "BLOCK", 4)
@@ -309,18 +309,18 @@ def test_an_interrupted_run_keeps_what_it_did(
     with pytest.raises(KeyboardInterrupt):
         decoded(root, names(root), SIZE, folder, listen)
     work.clear()
-    look(root, folder)
+    load(root, folder)
     assert work["decode_bytes"] == N - 6
 
 
-def test_leftovers_are_swept_after_a_day(root: Path, folder: Path) -> None:
-    look(root, folder)
+def test_leftovers_are_deleted_after_a_day(root: Path, folder: Path) -> None:
+    load(root, folder)
     (pack,) = packs(folder)
     old, orphan, new = (pack.with_name(name) for name in (".writing-old", "orphan.npy", ".writing-new"))
     for path, age in ((old, 100_000.0), (orphan, 100_000.0), (new, 1000.0), (pack, 100_000.0)):
         path.touch()
         settle(path, age)
-    look(root, folder)
+    load(root, folder)
     assert not old.exists()
     assert not orphan.exists()
     assert new.exists()
@@ -328,64 +328,64 @@ def test_leftovers_are_swept_after_a_day(root: Path, folder: Path) -> None:
 
 
 def test_a_pack_within_another_stays(root: Path, folder: Path, tmp_path: Path) -> None:
-    """Neither folder's start undoes what the other's start has built."""
-    look(root, folder)
+    """Loading one folder does not delete the pack of the other."""
+    load(root, folder)
     (tmp_path / "few").mkdir()
     (tmp_path / "few" / "a.png").write_bytes((root / "07.png").read_bytes())
     settle(tmp_path / "few" / "a.png")
-    look(tmp_path / "few", folder)
+    load(tmp_path / "few", folder)
     both = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in packs(folder)}
     assert len(both) == 2
     for again in (root, tmp_path / "few", root):
-        look(again, folder)
+        load(again, folder)
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in packs(folder)} == both
 
 
-def test_a_damaged_pack_is_deleted_by_whoever_finds_it(
+def test_a_damaged_pack_is_deleted_when_another_folder_uses_it(
     root: Path, folder: Path, tmp_path: Path, work: Counter[str]
 ) -> None:
-    look(root, folder)
+    load(root, folder)
     (damaged,) = packs(folder)
     damage_images(folder)
     (tmp_path / "few").mkdir()
     (tmp_path / "few" / "a.png").write_bytes((root / f"{N - 1:02}.png").read_bytes())
-    look(tmp_path / "few", folder)
+    load(tmp_path / "few", folder)
     assert work["decode_bytes"] == N + 1
     assert damaged not in packs(folder)
 
 
 @pytest.mark.parametrize("moment", [1, 5, 6, 11, N])
 def test_two_processes_at_once(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
-    """While one decodes, another does everything, and deletes the first one's blocks as parts of its own pack."""
+    """While one process decodes, another does all the work and deletes the blocks of the first."""
     monkeypatch.setattr(module, "BLOCK", 5)
 
     def listen(done: int, _: int) -> None:
         if done == moment:
-            look(root, folder)
+            load(root, folder)
 
     found = decoded(root, names(root), SIZE, folder, listen)
     for file, row in found.rows.items():
         assert (found.pack.images[row] == decode(root / file, SIZE)).all()
-    look(root, folder)
+    load(root, folder)
     assert len(packs(folder)) == 1
 
 
-def test_damage_is_found_in_whichever_pack_is_used(root: Path, folder: Path, tmp_path: Path) -> None:
-    """Each picture is in two packs, of which one is damaged; nothing is remembered of where it is."""
-    look(root, folder)
+def test_damage_is_found_in_every_pack_that_is_used(root: Path, folder: Path, tmp_path: Path) -> None:
+    """Each picture is in two packs, one of them damaged; the lists of known files are lost."""
+    load(root, folder)
     (whole,) = packs(folder)
     for i in range(6):
         few = tmp_path / f"few{i}"
         few.mkdir()
         (few / "a.png").write_bytes((root / f"{i:02}.png").read_bytes())
-        look(few, folder)
+        load(few, folder)
     for path in packs(folder):
         if path != whole:
             path.write_bytes(path.read_bytes()[:-1] + b"?")
     for path in (folder / FOLDER).glob("seen-*.json"):
         path.unlink()
     for i in range(6):
-        look(tmp_path / f"few{i}", folder)
+        load(tmp_path / f"few{i}", folder)
 
 
 def failing(_: int) -> None:
@@ -400,7 +400,7 @@ def test_a_folder_that_cannot_be_written(root: Path, folder: Path, monkeypatch: 
     else:
         folder.write_text("a file")
     for _ in range(2):
-        found = look(root, folder)
+        found = load(root, folder)
         assert found.notice is not None
         assert str(folder) in found.notice
         assert "CERTUS_CACHE" in found.notice
@@ -410,17 +410,17 @@ def test_a_folder_that_cannot_be_written(root: Path, folder: Path, monkeypatch: 
 
 
 def test_a_complete_cache_needs_no_writing(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look(root, folder)
+    load(root, folder)
     monkeypatch.setattr(os, "fsync", failing)
-    assert look(root, folder).notice is None
+    assert load(root, folder).notice is None
 
 
-def test_a_full_disk_does_not_cost_the_old_pack(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look(root, folder)
+def test_a_full_disk_does_not_delete_the_old_pack(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(root, folder)
     before = packs(folder)
     write(root / "zz.png", 99)
     monkeypatch.setattr(os, "fsync", failing)
-    assert look(root, folder).notice
+    assert load(root, folder).notice
     assert packs(folder) == before
 
 

@@ -91,8 +91,9 @@ def test_a_missing_file_is_named(file: str, ten: Path) -> None:
     path.unlink()
     with pytest.raises(CertusError) as error:
         cifar10(ten)
-    assert f"cifar10 needs {path}, which is not there: run `certus data fetch cifar10`, or put https://" in str(
-        error.value
+    assert (
+        f"cifar10 needs {path}, but there is no such file: run `certus data fetch cifar10`, or download https://"
+        in str(error.value)
     )
 
 
@@ -121,12 +122,12 @@ def test_a_broken_file_is_named(file: str, damage: Callable[[bytes], bytes], why
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "why"), [(0, 20, r"label 20 .* 0\.\.19"), (1, 100, r"label 100 .* 0\.\.99")]
+    ("position", "value", "why"), [(0, 20, r"label 20 .* 0\.\.19"), (1, 100, r"label 100 .* 0\.\.99")]
 )
-def test_both_labels_of_a_hundred_are_checked(place: int, value: int, why: str, hundred: Path) -> None:
+def test_both_labels_of_a_hundred_are_checked(position: int, value: int, why: str, hundred: Path) -> None:
     path = hundred / "cifar-100-binary/test.bin"
     data = bytearray(path.read_bytes())
-    data[place] = value
+    data[position] = value
     path.write_bytes(data)
     with pytest.raises(CertusError, match=rf"test\.bin cannot be used: {why}"):
         cifar100(hundred)

@@ -1,4 +1,4 @@
-"""Every kind of picture file becomes the right pixels, or a reason why not."""
+"""Every kind of picture file becomes the right pixels, or gives a reason why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from certus.data import decode as module
-from certus.data.decode import Unreadable, as_channels, decode, decode_bytes, in_order, shorter_side, stream
+from certus.data.decode import Unreadable, as_channels, decode, decode_bytes, shorter_side, stream, threaded_map
 from certus.errors import UsageError
 
 CORNERS = np.array([[[220, 30, 30], [30, 200, 40]], [[40, 50, 210], [230, 220, 60]]], dtype=np.uint8)
@@ -102,7 +102,7 @@ def test_thirty_two_bits_are_refused(tmp_path: Path, dtype: type) -> None:
         decode(path, 8)
 
 
-def test_alpha_is_laid_on_white(tmp_path: Path) -> None:
+def test_transparent_pixels_become_white(tmp_path: Path) -> None:
     alpha = np.array([[0, 128], [255, 51]], dtype=np.uint8).repeat(24, 0).repeat(24, 1)
     black = np.zeros((48, 48, 3), np.uint8)
     for ending in ("png", "webp", "tif"):
@@ -115,7 +115,7 @@ def test_alpha_is_laid_on_white(tmp_path: Path) -> None:
     assert not decode_bytes(save(opaque, tmp_path / "b.png").read_bytes(), 16).transparent
 
 
-def test_see_through_colour_does_not_bleed(tmp_path: Path) -> None:
+def test_transparent_colour_does_not_bleed(tmp_path: Path) -> None:
     """Invisible red beside visible blue: shrinking must mix white and blue only."""
     image = np.zeros((64, 64, 4), np.uint8)
     image[:, ::2], image[:, 1::2] = (255, 0, 0, 0), (0, 0, 255, 255)
@@ -162,12 +162,12 @@ def test_exif_orientation(tmp_path: Path, ending: str, orientation: int) -> None
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
 @pytest.mark.parametrize("exif", [b"Exif\0\0II*\0\x08\0\0\0\xff", b"Exif\0\0II*\0", b"Exif\0\0nonsense"])
-def test_broken_exif_turns_nothing(tmp_path: Path, ending: str, exif: bytes) -> None:
+def test_broken_exif_rotates_nothing(tmp_path: Path, ending: str, exif: bytes) -> None:
     path = save(Image.fromarray(PICTURE), tmp_path / f"a.{ending}", exif=exif)
     assert np.abs(corners(decode(path, 16)) - CORNERS).max() <= 12
 
 
-def test_an_unknown_orientation_turns_nothing(tmp_path: Path) -> None:
+def test_an_unknown_orientation_rotates_nothing(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[module.ORIENTATION] = 99
     path = save(Image.fromarray(PICTURE), tmp_path / "a.jpg", exif=exif)
@@ -207,7 +207,7 @@ def test_a_jpeg_read_at_a_fraction_looks_the_same(tmp_path: Path, shape: tuple[i
 
 
 @pytest.mark.parametrize("ending", ["gif", "tif", "webp", "png"])
-def test_the_first_frame_counts(tmp_path: Path, ending: str) -> None:
+def test_only_the_first_frame_is_used(tmp_path: Path, ending: str) -> None:
     first, second = Image.new("RGB", (20, 20), (255, 0, 0)), Image.new("RGB", (20, 20), (0, 0, 255))
     path = save(first, tmp_path / f"a.{ending}", save_all=True, append_images=[second])
     with Image.open(path) as image:
@@ -287,7 +287,7 @@ def test_without_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     path = save(Image.new("L", (9, 9)), tmp_path / "a.png")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     for call in (lambda: decode(path, 8), lambda: shorter_side(path), lambda: next(stream([path], 8, 3, 1))):
-        with pytest.raises(UsageError, match=r"pip install 'certus\[pictures\]'"):
+        with pytest.raises(UsageError, match=r"pip install 'certus-ssl\[pictures\]'"):
             call()
 
 
@@ -322,7 +322,7 @@ def test_stream_of_nothing_readable(tmp_path: Path) -> None:
     assert (paths, images.shape, len(skipped)) == ([], (0, 3, 8, 8), 1)
 
 
-def test_in_order_keeps_the_order_and_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threaded_map_keeps_the_order_and_runs_few_items_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORKERS", 2)
     gate, started = threading.Event(), []
 
@@ -334,12 +334,12 @@ def test_in_order_keeps_the_order_and_stays_near(monkeypatch: pytest.MonkeyPatch
             gate.set()
         return i
 
-    results = in_order(slow_first, range(10_000))
+    results = threaded_map(slow_first, range(10_000))
     assert [next(results) for _ in range(20)] == list(range(20))
     results.close()
     assert len(started) <= 20 + 4 * 4 * 2
 
 
-def test_in_order_passes_on_what_is_raised() -> None:
+def test_threaded_map_passes_on_exceptions() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(in_order(lambda i: 1 // i, [1, 0, 1]))
+        list(threaded_map(lambda i: 1 // i, [1, 0, 1]))

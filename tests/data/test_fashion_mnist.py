@@ -43,13 +43,13 @@ def write(folder: Path, packed: bool = True) -> None:
 
 @pytest.fixture(autouse=True)
 def debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Stands for the folder of Debian's package, which a machine may have or not."""
+    """Takes the place of the folder of Debian's package, which not every machine has."""
     folder = tmp_path / "debian"
 
-    def moved(place: str) -> str:
-        return str(folder / Path(place).name) if place.startswith("/") else place
+    def redirected(path: str) -> str:
+        return str(folder / Path(path).name) if path.startswith("/") else path
 
-    files = (replace(file, places=tuple(map(moved, file.places))) for file in OFFICIAL["fashion-mnist"])
+    files = (replace(file, locations=tuple(map(redirected, file.locations))) for file in OFFICIAL["fashion-mnist"])
     monkeypatch.setitem(OFFICIAL, "fashion-mnist", tuple(files))
     return folder
 
@@ -93,8 +93,10 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CertusError) as error:
         fashion_mnist(tmp_path)
-    assert f"fashion-mnist needs {path}, which is not there: run `certus data fetch fashion-mnist`" in str(error.value)
-    assert f"{name}.gz at {path}." in str(error.value)
+    assert f"fashion-mnist needs {path}, but there is no such file: run `certus data fetch fashion-mnist`" in str(
+        error.value
+    )
+    assert f"{name}.gz to {path}." in str(error.value)
 
 
 images, labels = FILES["train-images-idx3-ubyte"], FILES["train-labels-idx1-ubyte"]
@@ -112,7 +114,7 @@ packed = gzip.compress(images)
         ("train-images-idx3-ubyte.gz", gzip.compress(images + b"0"), "too many bytes for 3 items"),
         ("train-images-idx3-ubyte.gz", b"", "begins with nothing"),
         ("train-images-idx3-ubyte.gz", images[:9], r"cannot be read \("),
-        ("train-images-idx3-ubyte.gz", b"<html>", "begins with 3c 68 74 6d, which is not idx"),
+        ("train-images-idx3-ubyte.gz", b"<html>", "begins with 3c 68 74 6d, so it is not an idx file"),
         ("train-images-idx3-ubyte.gz", labels, "begins with 00 00 08 01"),
         ("train-images-idx3-ubyte.gz", idx(pixels(3, 0)[:, :27]), r"3 items of shape \(27, 28\), not of \(28, 28\)"),
         ("train-images-idx3-ubyte.gz", idx(pixels(0, 0)), "0 items"),

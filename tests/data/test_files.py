@@ -1,4 +1,4 @@
-"""Where the official files lie, how a missing one is fetched, and what is said of a broken one."""
+"""The official files: where they are, how a missing one is downloaded, and errors about broken ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from certus.data.files import OFFICIAL, Official, data_folder, fetch, needed
+from certus.data.files import OFFICIAL, Official, data_folder, fetch, locate
 from certus.errors import CertusError, UsageError
 
 Publish = Callable[..., None]
@@ -50,8 +50,8 @@ def root(tmp_path: Path) -> Path:
 def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
     """Make `toy` a data set of one official file."""
 
-    def do(url: str, data: bytes, place: str, holds: tuple[str, ...] = ()) -> None:
-        file = Official(f"{url}/{Path(place).name}", hashlib.md5(data).hexdigest(), (place,), holds)
+    def do(url: str, data: bytes, path: str, members: tuple[str, ...] = ()) -> None:
+        file = Official(f"{url}/{Path(path).name}", hashlib.md5(data).hexdigest(), (path,), members)
         monkeypatch.setitem(OFFICIAL, "toy", (file,))
 
     return do
@@ -99,7 +99,7 @@ def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_every_official_file_has_an_address_and_a_checksum() -> None:
     files = [file for files in OFFICIAL.values() for file in files]
     assert set(OFFICIAL) == {"cifar10", "cifar100", "svhn", "fashion-mnist"}
-    assert all(file.url.startswith("http") and file.url.endswith(Path(file.places[0]).name) for file in files)
+    assert all(file.url.startswith("http") and file.url.endswith(Path(file.locations[0]).name) for file in files)
     assert all(len(bytes.fromhex(file.md5)) == 16 for file in files)
     assert len({file.md5 for file in files}) == len(files)
 
@@ -108,7 +108,7 @@ def test_a_file_is_downloaded_once(host: tuple[Path, str], root: Path, publish: 
     folder, url = host
     put(folder / "a.mat", b"data")
     publish(url, b"data", "toy/a.mat")
-    assert fetch("toy", root) == needed("toy", root) == [root / "toy/a.mat"]
+    assert fetch("toy", root) == locate("toy", root) == [root / "toy/a.mat"]
     assert (root / "toy/a.mat").read_bytes() == b"data"
     (folder / "a.mat").unlink()
     assert fetch("toy", root) == [root / "toy/a.mat"]
@@ -134,14 +134,14 @@ def test_a_download_with_another_checksum_is_refused(host: tuple[Path, str], roo
     assert left_over(root) == []
 
 
-def test_an_address_that_is_gone(host: tuple[Path, str], root: Path, publish: Publish) -> None:
+def test_an_address_that_no_longer_exists(host: tuple[Path, str], root: Path, publish: Publish) -> None:
     publish(host[1], b"data", "toy/a.mat")
     with pytest.raises(CertusError, match=r"127\.0\.0\.1 answered 404"):
         fetch("toy", root)
     assert left_over(root) == []
 
 
-def test_without_network_the_user_is_told_which_file_to_put_where(
+def test_without_network_the_error_names_the_address_and_the_path(
     root: Path, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -153,7 +153,7 @@ def test_without_network_the_user_is_told_which_file_to_put_where(
     text = str(error.value)
     assert text.count("\n") == 0
     assert "the connection to 127.0.0.1 failed" in text
-    assert f"put {url}/toy.tar.gz at {root / 'toy.tar.gz'}" in text
+    assert f"download {url}/toy.tar.gz to {root / 'toy.tar.gz'}" in text
     assert left_over(root) == []
     put(root / "toy.tar.gz", data)
     assert fetch("toy", root) == [root / "toy/a.bin"]
@@ -174,29 +174,29 @@ def test_only_data_sets_with_official_files_are_fetched(root: Path) -> None:
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_a_missing_file_is_named(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = OFFICIAL[name][0]
-    at_home = tuple(place for place in first.places if not place.startswith("/"))
-    monkeypatch.setitem(OFFICIAL, name, (Official(first.url, first.md5, at_home, first.holds),))
+    relative = tuple(path for path in first.locations if not path.startswith("/"))
+    monkeypatch.setitem(OFFICIAL, name, (Official(first.url, first.md5, relative, first.members),))
     with pytest.raises(CertusError) as error:
-        needed(name, root)
+        locate(name, root)
     assert str(error.value) == (
-        f"{name} needs {root / (first.holds or first.places)[0]}, which is not there: run `certus data fetch {name}`, "
-        f"or put {first.url} at {root / first.places[0]}."
+        f"{name} needs {root / (first.members or first.locations)[0]}, but there is no such file: "
+        f"run `certus data fetch {name}`, or download {first.url} to {root / first.locations[0]}."
     )
 
 
-def test_an_archive_that_lies_there_is_used_and_files_that_lie_there_are_kept(root: Path, publish: Publish) -> None:
+def test_an_existing_archive_is_used_and_existing_files_are_kept(root: Path, publish: Publish) -> None:
     data = archive({"./toy/a.bin": b"new a", "./toy/b.bin": b"new b"})
     publish("http://127.0.0.1:9", data, "toy.tar.gz", ("toy/a.bin", "toy/b.bin"))
     put(root / "toy.tar.gz", data)
     put(root / "toy/a.bin", b"old a")
-    assert [path.read_bytes() for path in needed("toy", root)] == [b"old a", b"new b"]
+    assert [path.read_bytes() for path in locate("toy", root)] == [b"old a", b"new b"]
 
 
-def test_an_archive_writes_nowhere_else(root: Path, publish: Publish) -> None:
+def test_an_archive_cannot_write_outside_the_folder(root: Path, publish: Publish) -> None:
     data = archive({"../evil": b"1", "/tmp/../evil": b"1", "toy/../../evil": b"1", "toy/a.bin": b"good"})
     publish("http://127.0.0.1:9", data, "toy.tar.gz", ("toy/a.bin",))
     put(root / "toy.tar.gz", data)
-    needed("toy", root)
+    locate("toy", root)
     assert left_over(root.parent) == ["data/toy.tar.gz", "data/toy/a.bin"]
 
 
@@ -219,5 +219,5 @@ def test_a_broken_archive_is_named(damage: Callable[[bytes], bytes], why: str, r
     publish("http://127.0.0.1:9", data, "toy.tar.gz", ("toy/a.bin",))
     put(root / "toy.tar.gz", damage(data))
     with pytest.raises(CertusError, match=rf"toy\.tar\.gz cannot be used: .*{why}.*`certus data fetch toy`\.$"):
-        needed("toy", root)
+        locate("toy", root)
     assert left_over(root) == ["toy.tar.gz"]

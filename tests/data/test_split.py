@@ -1,4 +1,4 @@
-"""Which labels a run may see: complete, disjoint, balanced, the same at the same seed."""
+"""The split into labelled, unlabelled and validation images: complete, disjoint, balanced, equal at the same seed."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from certus.errors import UsageError
 
 
 def data_of(counts, unknown=0):
-    """A data set with this many training images of each class and some that nobody has labelled, mixed."""
+    """A data set with this many training images of each class, mixed with `unknown` images without a label."""
     labels = torch.tensor([-1] * unknown + [c for c, n in enumerate(counts) for _ in range(n)])
     labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
     part = Part(torch.zeros(len(labels), 1), labels)
@@ -33,14 +33,14 @@ def tasks(draw):
 seeds = st.integers(0, 2**32)
 
 
-def places(parts):
+def indices(parts):
     return [part.tolist() for part in (parts.labelled, parts.unlabelled, parts.validation)]
 
 
 @given(tasks(), seeds)
 def test_parts_are_disjoint_and_complete(task, seed):
     data, labels, validation = task
-    labelled, unlabelled, validated = places(split(data, labels, seed, validation))
+    labelled, unlabelled, validated = indices(split(data, labels, seed, validation))
     assert sorted(labelled + unlabelled + validated) == list(range(len(data.train)))
     assert len(labelled) == labels
     assert len(validated) == validation
@@ -51,7 +51,7 @@ def test_parts_are_disjoint_and_complete(task, seed):
 def test_all_labels_are_seen_but_those_for_validation_and_one_at_least_of_every_class(task, seed):
     data, _, validation = task
     validation = min(validation, int((data.train.labels >= 0).sum()) - len(data.classes))
-    labelled, unlabelled, validated = places(split(data, 0, seed, validation))
+    labelled, unlabelled, validated = indices(split(data, 0, seed, validation))
     assert sorted(labelled + unlabelled + validated) == list(range(len(data.train)))
     assert unlabelled == (data.train.labels < 0).nonzero().flatten().tolist()
     assert len(validated) == validation
@@ -67,8 +67,8 @@ def test_balanced_labels_are_spread_as_equally_as_they_go(task, seed):
 
 @given(tasks(), seeds)
 def test_same_seed_is_the_same_split(task, seed):
-    torch.rand(1)  # the global generator plays no part
-    assert places(split(*task[:2], seed, task[2])) == places(split(*task[:2], seed, task[2]))
+    torch.rand(1)  # the global generator does not matter
+    assert indices(split(*task[:2], seed, task[2])) == indices(split(*task[:2], seed, task[2]))
 
 
 @given(tasks(), seeds)
@@ -78,10 +78,10 @@ def test_the_labelled_images_do_not_depend_on_how_many_are_kept_for_validation(t
 
 
 @pytest.mark.parametrize("balanced", [True, False])
-def test_other_seeds_are_other_splits_and_every_image_has_its_turn(balanced):
+def test_other_seeds_give_other_splits_and_every_image_is_in_every_part_sometimes(balanced):
     data, seen = data_of([10, 10]), torch.zeros(3, 20, dtype=torch.long)
     for seed in range(100):
-        for part, row in zip(places(split(data, 6, seed, 6, balanced)), seen, strict=True):
+        for part, row in zip(indices(split(data, 6, seed, 6, balanced)), seen, strict=True):
             row[part] += 1
     mean = torch.tensor([30, 40, 30])[:, None]  # of 100 splits into 6, 8 and 6 images
     assert (seen - mean).abs().max() <= 4.5 * (100 * 0.4 * 0.6) ** 0.5
@@ -100,7 +100,7 @@ def test_labels_drawn_at_random_follow_the_share_of_each_class():
 
 
 def test_fewer_labels_than_classes_are_refused():
-    with pytest.raises(UsageError, match="2 labels cannot cover the 3 classes of toy: ask for at least 3"):
+    with pytest.raises(UsageError, match="2 labels cannot cover the 3 classes of toy: set `labels` to at least 3"):
         split(data_of([5, 5, 5]), 2, seed=0)
 
 
@@ -111,7 +111,7 @@ def test_labels_that_leave_nothing_unlabelled_are_refused(labels, validation, ba
         split(data_of([5, 5]), labels, 0, validation, balanced)
 
 
-def test_labels_that_nobody_has_given_are_refused():
+def test_more_labels_than_there_are_are_refused():
     split(data_of([5, 5], unknown=9), 6, 0, validation=4)
     with pytest.raises(UsageError, match="toy has 10 labelled training images, too few"):
         split(data_of([5, 5], unknown=9), 6, 0, validation=5)
@@ -119,12 +119,12 @@ def test_labels_that_nobody_has_given_are_refused():
 
 def test_all_labels_but_too_many_for_validation_are_refused():
     split(data_of([5, 5]), 0, 0, validation=8)
-    with pytest.raises(UsageError, match=r"1 labels cannot cover the 2 classes of toy.* with fewer --validation"):
+    with pytest.raises(UsageError, match=r"1 labels cannot cover the 2 classes of toy: ask for fewer `validation`"):
         split(data_of([5, 5]), 0, 0, validation=9)
 
 
 def test_a_class_too_small_for_its_share_is_refused():
-    with pytest.raises(UsageError, match="Class class 1 has 2 images, too few for its share of 3 of 6"):
+    with pytest.raises(UsageError, match="Class class 1 has 2 labelled images, too few for its share of 3 of 6"):
         split(data_of([20, 2]), 6, seed=0)
 
 
@@ -136,7 +136,7 @@ def test_a_random_draw_that_misses_a_class_is_refused_by_name():
 @given(tasks(), seeds)
 def test_only_labels_of_labelled_images_are_visible(task, seed):
     data, labels, validation = task
-    labelled, *_ = places(parts := split(data, labels, seed, validation))
+    labelled, *_ = indices(parts := split(data, labels, seed, validation))
     truth = data.train.labels.clone()
     expected = [label if i in labelled else -1 for i, label in enumerate(truth.tolist())]
     assert parts.visible(data.train.labels).tolist() == expected
@@ -173,12 +173,12 @@ def test_label_noise_is_a_function_of_its_seed():
 def test_all_labels_of_data_that_lack_a_class_are_refused_by_its_name():
     images, labels = torch.zeros(5, 2), torch.tensor([0, 1, 0, 1, -1])
     part = Part(images, labels)
-    with pytest.raises(UsageError, match="no labelled training image of c"):
+    with pytest.raises(UsageError, match="no labelled training image of class c"):
         split(Dataset("toy", ("a", "b", "c"), part, part), 0, seed=0)
 
 
 def test_a_negative_number_of_validation_images_is_refused():
-    with pytest.raises(UsageError, match="at least 0"):
+    with pytest.raises(UsageError, match="`validation` must be at least 0, but is -1"):
         split(data_of([5, 5]), 4, seed=0, validation=-1)
 
 
@@ -186,11 +186,11 @@ def test_a_negative_number_of_validation_images_is_refused():
 def test_a_part_of_the_unlabelled_images_leaves_everything_else_as_it_was(task, seed, more):
     data, labels, validation = task
     whole = split(data, labels, seed, validation)
-    asked = more.draw(st.integers(1, len(whole.unlabelled)))
-    part = split(data, labels, seed, validation, unlabelled=asked)
+    count = more.draw(st.integers(1, len(whole.unlabelled)))
+    part = split(data, labels, seed, validation, unlabelled=count)
     assert part.labelled.equal(whole.labelled)
     assert part.validation.equal(whole.validation)
-    assert len(part.unlabelled) == asked
+    assert len(part.unlabelled) == count
     assert set(part.unlabelled.tolist()) <= set(whole.unlabelled.tolist())
 
 
@@ -198,10 +198,10 @@ def test_the_part_of_the_unlabelled_images_is_drawn_at_random_and_by_the_seed():
     data = data_of([30, 30], unknown=40)
     draws = [split(data, 4, seed, unlabelled=10).unlabelled for seed in range(60)]
     assert split(data, 4, 7, unlabelled=10).unlabelled.equal(draws[7])
-    nobodys = torch.cat([data.train.labels[d] == -1 for d in draws]).float().mean()
-    assert abs(nobodys - 40 / 96) < 0.1  # 600 draws: a standard deviation is 0.02
+    unknown = torch.cat([data.train.labels[d] == -1 for d in draws]).float().mean()
+    assert abs(unknown - 40 / 96) < 0.1  # 600 draws: a standard deviation is 0.02
 
 
 def test_more_unlabelled_images_than_there_are_are_refused():
-    with pytest.raises(UsageError, match="has 6 images left to use without labels, fewer than the 7 asked for"):
+    with pytest.raises(UsageError, match="toy has only 6 unlabelled images, but `unlabelled` is 7"):
         split(data_of([5, 5]), 4, 0, unlabelled=7)

@@ -72,12 +72,12 @@ def test_first_and_second_load_agree(root: Path, monkeypatch: pytest.MonkeyPatch
     assert names == {f"{part}_32x32.{end}" for part in ("train", "test") for end in ("mat", "decoded.npy")}
 
 
-def test_more_images_than_are_turned_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_images_than_are_transposed_at_a_time(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLICE", 3)
     check(root)
 
 
-def test_the_files_may_lie_in_the_folder_itself(root: Path) -> None:
+def test_the_files_may_be_in_the_data_folder_itself(root: Path) -> None:
     for file in (root / "svhn").iterdir():
         file.rename(root / file.name)
     check(root)
@@ -122,7 +122,7 @@ def test_a_copy_is_never_unpickled(root: Path) -> None:
     check(root)
 
 
-def test_a_folder_that_cannot_be_written_is_read_all_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_can_still_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.os, "fsync", denied)
     check(root)
     assert {path.suffix for path in (root / "svhn").iterdir()} == {".mat"}
@@ -140,7 +140,9 @@ def test_a_missing_file_is_named(file: str, root: Path) -> None:
     with pytest.raises(CertusError) as error:
         svhn(root)
     path = root / "svhn" / file
-    assert f"svhn needs {path}, which is not there: run `certus data fetch svhn`, or put http://" in str(error.value)
+    assert f"svhn needs {path}, but there is no such file: run `certus data fetch svhn`, or download http://" in str(
+        error.value
+    )
 
 
 X, Y = pixels(2, 3).transpose(2, 3, 1, 0), np.array([[1], [2]], np.uint8)

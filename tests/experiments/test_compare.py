@@ -14,12 +14,11 @@ import pytest
 from matplotlib.image import imread
 
 from certus.cli.main import run
-from certus.errors import UsageError
+from certus.errors import Interrupted, UsageError
 from certus.experiments.cells import compare_cells
 from certus.experiments.compare import comparison_cells, run_cells, write_comparison
 from certus.experiments.pool import Pool
 from certus.training.run_folder import RunFolder
-from certus.training.stopping import Interrupted
 
 WORDS = "compare --data moons --width 8 --labelled-batch 6 --unlabelled-batch 100 --epochs 2 --out out".split()
 
@@ -139,7 +138,7 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> 
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "every run is saved. Continue with: certus compare" in err
+    assert "every run is saved. Go on with: certus compare" in err
     stopped = RunFolder(tmp_path / "out" / "mean-teacher-seed0")
     assert not stopped.finished()
     assert list(stopped.checkpoints.iterdir())

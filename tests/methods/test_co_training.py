@@ -1,46 +1,29 @@
-"""Deep co-training: the agreement against the full Jensen-Shannon divergence, and the examples that fool a partner."""
+"""Deep co-training: the agreement against the full Jensen-Shannon divergence, and the adversarial examples."""
 
 from math import log
 
 import pytest
 import torch
+from builders import plain_run
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from certus.config import Config
 from certus.core.losses import js
-from certus.methods import METHODS
-from certus.methods.co_training import Withstand, fooling
+from certus.methods.co_training import PartnerAdversarial, adversarial_examples
 from certus.methods.partners import partner
 from certus.networks.modes import evaluating
-from certus.training.build import build
-from certus.training.planning import complete
 
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-    "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
-}
 MOONS = {"data": "moons", "labels": 6, "width": 16, "labelled_batch": 6, "unlabelled_batch": 20}
 DIGITS = {"data": "digits", "labels": 10, "width": 4, "labelled_batch": 10, "unlabelled_batch": 20}
-LOUD = {"agreement": 1.0, "difference": 1.0, "ramp": 0.0}
+CONSTANT = {"agreement": 1.0, "difference": 1.0, "ramp": 0.0}
 every_data = pytest.mark.parametrize("data", [MOONS, DIGITS], ids=["vectors", "images"])
 
 
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
-
-
-def run(data=MOONS, trained=3, **settings):
-    """After a few steps, and without dropout unless it is asked for."""
-    given = {"method": "co-training", "validation": 0, "steps": 12, "threads": 1, "dropout": 0.0}
-    options = LOUD | settings.pop("options", {})
-    training = build(complete(plain({**data, **given, **settings, "options": options})))
-    for number in range(trained):
-        training.advance(number)
-    return training
+def run(data=MOONS, trained=3, options=None, **settings):
+    """A run after a few steps, without dropout by default."""
+    options = CONSTANT | (options or {})
+    return plain_run("co-training", options, trained, **{"steps": 12, "dropout": 0.0, **data, **settings})
 
 
 def full_js(p, q):
@@ -74,8 +57,8 @@ def test_in_a_run_the_agreement_terms_give_each_student_that_gradient(data):
     training = run(data, options={"agreement": 2.5})
     step, students = training.step(3), training.method.students
     losses = training.method.losses(step)
-    said = [step.learn(net, "a") for net in students]
-    whole = 2.5 * full_js(*(logits.softmax(1) for logits in said))
+    answers = [step.learn(net, "a") for net in students]
+    whole = 2.5 * full_js(*(logits.softmax(1) for logits in answers))
     assert whole > 0
     for i, net in enumerate(students, start=1):
         assert losses[f"agreement {i}"].item() == pytest.approx(whole.item(), rel=1e-3)
@@ -91,27 +74,28 @@ def test_the_difference_is_the_cross_entropy_with_the_partners_clean_answer():
     losses = training.method.losses(step)
     for i, other in ((0, 1), (1, 0)):
         clean = step.learn(students[other], "a").detach().double().softmax(1)
-        fooled = step.probe(students[i], fooling(step, students[other], 0.2), "a").detach().double().softmax(1)
+        examples = adversarial_examples(step, students[other], 0.2)
+        answers = step.probe(students[i], examples, "a").detach().double().softmax(1)
         total = 0.0
-        for p, q in zip(fooled.tolist(), clean.tolist(), strict=True):
+        for p, q in zip(answers.tolist(), clean.tolist(), strict=True):
             total -= sum(b * log(a) for a, b in zip(p, q, strict=True))
         assert losses[f"difference {i + 1}"].item() == pytest.approx(0.7 * total / len(step.batch), rel=1e-4)
 
 
-# --- examples that fool -----------------------------------------------------------------------------------------------
+# --- adversarial examples ---------------------------------------------------------------------------------------------
 
 
 def labels_of(step, net):
-    """The label, or what the network says itself."""
+    """The label of each image, or else the network's answer; and all answers."""
     with torch.no_grad(), evaluating(net):
-        said = net(step.view("a")).argmax(1).tolist()
-    labels = [label if label >= 0 else said[i] for i, label in enumerate(step.batch.labels.tolist())]
-    return torch.tensor(labels), torch.tensor(said)
+        answers = net(step.view("a")).argmax(1).tolist()
+    labels = [label if label >= 0 else answers[i] for i, label in enumerate(step.batch.labels.tolist())]
+    return torch.tensor(labels), torch.tensor(answers)
 
 
 @every_data
 @pytest.mark.parametrize("seed", range(3))
-def test_they_raise_the_cross_entropy_of_the_network_that_they_are_made_for(data, seed):
+def test_adversarial_examples_raise_the_cross_entropy_of_their_network(data, seed):
     training = run(data, seed=seed, dropout=0.3)
     step = training.step(3)
     for net in training.method.students:
@@ -120,25 +104,25 @@ def test_they_raise_the_cross_entropy_of_the_network_that_they_are_made_for(data
             signs = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)).sign()
             before, after, chance = (
                 F.cross_entropy(net(images), labels).item()
-                for images in (x, fooling(step, net, 0.02), x + 0.02 * signs)
+                for images in (x, adversarial_examples(step, net, 0.02), x + 0.02 * signs)
             )
         assert after > before
         assert after > chance
 
 
 @every_data
-def test_each_pixel_moves_by_epsilon_up_the_gradient_of_the_loss_on_the_true_label(data):
-    """True labels where there are some: at this point the network is wrong about some of them."""
+def test_each_pixel_moves_by_epsilon_up_the_gradient_of_the_loss_on_the_label(data):
+    """For labelled images this is the true label: at this point the network still gets some of them wrong."""
     training = run(data, trained=1, dropout=0.3)
     step, wrong = training.step(3), 0
     for net in training.method.students:
-        labels, said = labels_of(step, net)
+        labels, answers = labels_of(step, net)
         known = step.batch.labels >= 0
-        wrong += int((said[known] != step.batch.labels[known]).sum())
+        wrong += int((answers[known] != step.batch.labels[known]).sum())
         x = step.view("a").detach().clone().requires_grad_()
         with evaluating(net):
             F.cross_entropy(net(x), labels, reduction="sum").backward()
-        moved = fooling(step, net, 0.25) - step.view("a")
+        moved = adversarial_examples(step, net, 0.25) - step.view("a")
         clear = x.grad.abs() > 1e-6
         assert clear.float().mean() > 0.5
         assert torch.allclose(moved[clear], 0.25 * x.grad.sign()[clear], rtol=0, atol=1e-5)
@@ -150,35 +134,35 @@ def test_without_epsilon_images_stay_as_they_are(data):
     training = run(data, options={"epsilon": 0.0})
     step, students = training.step(3), training.method.students
     for i, net in enumerate(students):
-        assert torch.equal(fooling(step, net, 0.0), step.view("a"))
-        assert torch.allclose(Withstand(students, i, 0.0)(step), step.learn(net, "a"), rtol=0, atol=1e-5)
+        assert torch.equal(adversarial_examples(step, net, 0.0), step.view("a"))
+        assert torch.allclose(PartnerAdversarial(students, i, 0.0)(step), step.learn(net, "a"), rtol=0, atol=1e-5)
 
 
-def test_making_them_leaves_no_trace():
+def test_making_adversarial_examples_changes_no_state():
     training = run(DIGITS, dropout=0.3)
     step = training.step(3)
     for net in training.method.students:
         before = {name: t.clone() for name, t in net.state_dict().items()}
         net.zero_grad(set_to_none=True)
-        images = fooling(step, net, 0.1)
+        images = adversarial_examples(step, net, 0.1)
         assert not images.requires_grad
         assert all(torch.equal(t, before[name]) for name, t in net.state_dict().items())
         assert all(p.grad is None for p in net.parameters())
         assert all(m.training for m in net.modules())
 
 
-def test_each_withstands_what_fools_its_partner_not_itself():
+def test_each_student_reads_the_adversarial_examples_of_its_partner_not_its_own():
     training = run(options={"students": 3, "epsilon": 0.5})
     step, students = training.step(3), training.method.students
     for i, net in enumerate(students):
         other = students[partner(step, students, i)]
         assert other is not net
-        got = Withstand(students, i, 0.5)(step)
-        assert torch.equal(got, step.probe(net, fooling(step, other, 0.5), "a"))
-        assert not torch.allclose(got, step.probe(net, fooling(step, net, 0.5), "a"), atol=1e-4)
+        got = PartnerAdversarial(students, i, 0.5)(step)
+        assert torch.equal(got, step.probe(net, adversarial_examples(step, other, 0.5), "a"))
+        assert not torch.allclose(got, step.probe(net, adversarial_examples(step, net, 0.5), "a"), atol=1e-4)
 
 
-def test_all_look_at_the_same_images_with_dropout_of_their_own():
+def test_all_students_have_the_same_view_and_their_own_dropout():
     training = run(DIGITS, trained=0, dropout=0.5)
     step, (one, two) = training.step(0), training.method.students
     two.load_state_dict(one.state_dict())

@@ -1,4 +1,4 @@
-"""What every registered method must satisfy, now and later: one battery over the registry."""
+"""The contract of every method: one battery of tests over the registry."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from builders import same_state
 from torch import Tensor
 
 from certus.config import Config, resolve
@@ -13,9 +14,9 @@ from certus.core.terms import Consistency
 from certus.methods import METHODS
 from certus.methods.ccl import DRAWN, UNDRAWN
 from certus.networks.roles import role
-from certus.training import run as runs
+from certus.training import build as building
 from certus.training.build import build
-from certus.training.loop import Progress, ignore
+from certus.training.loop import Progress
 from certus.training.planning import complete
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder
@@ -30,12 +31,12 @@ PACE = {"learning_rate": 0.02}
 CIRCLES = [name for name, recipe in METHODS.items() if "teachers" in recipe.defaults()]
 
 
-# Options under which every term has something to say within a few steps of a network that knows nothing.
-AWAKE: dict[str, dict[str, object]] = {"fixmatch": {"threshold": 0.0}, "dual-student": {"threshold": 0.0}}
+# Options under which every term is active within a few steps of an untrained network.
+ACTIVE: dict[str, dict[str, object]] = {"fixmatch": {"threshold": 0.0}, "dual-student": {"threshold": 0.0}}
 
 
 def config(name: str, options: dict[str, object] | None = None, **settings: object) -> Config:
-    chosen = AWAKE.get(name, {}) | (options or {})
+    chosen = ACTIVE.get(name, {}) | (options or {})
     given = {**SMALL, "method": name, "steps": STEPS, "threads": 1, "options": chosen, **settings}
     return complete(resolve(given))
 
@@ -44,10 +45,6 @@ def trained(run: Run, first: int = 0, last: int = STEPS) -> dict[str, Tensor]:
     for number in range(first, last):
         run.advance(number)
     return {name: t.clone() for name, t in run.method.state.state_dict().items()}
-
-
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def gradients(run: Run, term: str, number: int = STEPS - 1) -> dict[str, float]:
@@ -100,9 +97,9 @@ def test_hidden_labels_are_unreachable(name: str, monkeypatch: pytest.MonkeyPatc
     assert (honest.labels[hidden] == -1).all()
     garbage = data.train.labels.clone()
     garbage[hidden] = 99
-    monkeypatch.setattr(runs, "load", lambda *_: replace(data, train=replace(data.train, labels=garbage)))
-    monkeypatch.setattr(runs, "split", lambda *_: parts)
-    assert same(trained(build(config(name))), trained(honest))
+    monkeypatch.setattr(building, "load", lambda *_: replace(data, train=replace(data.train, labels=garbage)))
+    monkeypatch.setattr(building, "split_of", lambda *_: parts)
+    assert same_state(trained(build(config(name))), trained(honest))
 
 
 @every_method
@@ -121,16 +118,16 @@ def test_the_same_seed_gives_the_same_losses_and_another_gives_others(name: str)
 
 @every_method
 @pytest.mark.parametrize("data", [SMALL, TINY_DIGITS], ids=["vectors", "images"])
-def test_train_save_load_go_on_equals_going_on(name: str, data: dict[str, object], tmp_path) -> None:
+def test_saving_and_loading_in_between_changes_nothing(name: str, data: dict[str, object], tmp_path) -> None:
     settings = config(name, **data)
     whole = trained(build(settings))
     first = Progress(build(settings), RunFolder(tmp_path))
     for _ in range(STEPS // 2):
-        first.advance(ignore)
+        first.advance()
     first.save()
-    second = Progress.of(build(settings), RunFolder(tmp_path))
+    second = Progress.of(build(settings), RunFolder(tmp_path), observe=False)
     assert second.step == STEPS // 2
-    assert same(trained(second.run, second.step), whole)
+    assert same_state(trained(second.run, second.step), whole)
 
 
 @every_method
@@ -250,17 +247,17 @@ def test_every_option_changes_the_result(name: str, option: str) -> None:
     settings = {"unlabelled_batch": 40, "steps": STEPS}
     a = trained(build(config(name, switched_on, **settings)))
     b = trained(build(config(name, {**switched_on, option: other}, **settings)))
-    assert not same(a, b)
+    assert not same_state(a, b)
 
 
 @pytest.mark.parametrize("name", CIRCLES)
-def test_a_circle_of_one_is_the_plain_method_and_students_of_a_larger_one_are_their_own(name: str) -> None:
+def test_a_circle_of_one_is_the_plain_method_and_students_of_a_larger_circle_differ(name: str) -> None:
     three = build(config(name, {"teachers": 3}))
     one = build(config(name))
-    first, second, third = (dict(net.state_dict()) for net in three.method.students)
-    assert same(first, dict(one.method.students[0].state_dict()))
-    assert not same(first, second)
-    assert not same(second, third)
+    first, second, third = three.method.students
+    assert same_state(first, one.method.students[0])
+    assert not same_state(first, second)
+    assert not same_state(second, third)
     step = three.step(0)
     terms = [term for name, term in three.method.terms.items() if name.startswith("consistency")]
     seen = [term.read(step) for term in terms]
@@ -273,18 +270,18 @@ def test_a_circle_of_one_is_the_plain_method_and_students_of_a_larger_one_are_th
 def test_ccl_with_nothing_switched_on_is_mean_teacher_to_the_bit() -> None:
     off = {"hard": False, "probabilistic": False, "temper": False}
     one, other = config("ft-ccl", STRENGTH | off, **PACE), config("mean-teacher", STRENGTH, **PACE)
-    assert same(trained(build(one)), trained(build(other)))
+    assert same_state(trained(build(one)), trained(build(other)))
 
 
 @pytest.mark.parametrize("metric", [*DRAWN, *UNDRAWN])
 def test_ccl_that_keeps_every_target_is_mean_teacher_to_the_bit(metric: str) -> None:
-    """With k so large that all are kept, draws and ranks leave no trace in the student."""
+    """With k so large that all are kept, draws and ranks do not change the student."""
     keep_all = {"beta": 1e9, "probabilistic": False, "temper": False, "metric": metric}
     one, other = config("ft-ccl", STRENGTH | keep_all, **PACE), config("mean-teacher", STRENGTH, **PACE)
-    assert same(trained(build(one)), trained(build(other)))
+    assert same_state(trained(build(one)), trained(build(other)))
 
 
-def test_reversed_ranks_are_those_of_confidence_upside_down() -> None:
+def test_reversed_ranks_are_those_of_confidence_in_reverse() -> None:
     def ranks(metric: str) -> torch.Tensor:
         run = build(config("ft-ccl", {"metric": metric}))
         return run.method.terms["consistency"].targets(run.step(0))[0].rank
@@ -297,4 +294,4 @@ def test_every_metric_gives_its_own_run() -> None:
     metrics = (*DRAWN, *UNDRAWN)
     draws = {m: {} if m in UNDRAWN else {"draws": "independent:10"} for m in metrics}
     results = [trained(build(config("ft-ccl", {"metric": m, **draws[m]}, unlabelled_batch=60))) for m in metrics]
-    assert all(not same(a, b) for i, a in enumerate(results) for b in results[:i])
+    assert all(not same_state(a, b) for i, a in enumerate(results) for b in results[:i])

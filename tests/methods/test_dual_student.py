@@ -1,41 +1,25 @@
-"""Dual student: who is stable and who teaches whom, against loops; pairs of more than two."""
+"""Dual student: which student is stable and which one teaches, against loops; partners among more than two."""
 
 import pytest
 import torch
+from builders import normal, plain_run, step_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from certus.config import Config
-from certus.core.schedules import Clock
-from certus.core.step import Batch, Step
-from certus.methods import METHODS
-from certus.methods.dual_student import Stabler, stable, taught
+from certus.methods.dual_student import StablePartner, other_teaches, stable
 from certus.methods.partners import partner
-from certus.training.build import build
-from certus.training.planning import complete
-from certus.views import Chain
 
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-}
-SMALL = {"data": "moons", "labels": 6, "validation": 0, "width": 8, "labelled_batch": 6, "unlabelled_batch": 40}
-LOUD = {"weight": 1.0, "stabilisation": 1.0, "ramp": 0.0}
-
-
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
+SMALL = {"labels": 6, "width": 8, "labelled_batch": 6, "unlabelled_batch": 40}
+CONSTANT = {"weight": 1.0, "stabilisation": 1.0, "ramp": 0.0}
 
 
 def run(**options):
-    given = {"method": "dual-student", "steps": 12, "threads": 1, "options": LOUD | options}
-    return build(complete(plain({**SMALL, **given})))
+    return plain_run("dual-student", CONSTANT | options, steps=12, **SMALL)
 
 
 def logits(seed, count, classes=3):
-    return 2 * torch.randn(count, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return 2 * normal(count, classes, seed=seed, dtype=torch.float64)
 
 
 def naive_stable(one, two, threshold):
@@ -43,7 +27,7 @@ def naive_stable(one, two, threshold):
     return p.index(max(p)) == q.index(max(q)) and (max(p) > threshold or max(q) > threshold)
 
 
-def naive_moved(one, two):
+def naive_change(one, two):
     p, q = one.softmax(0).tolist(), two.softmax(0).tolist()
     return sum((a - b) ** 2 for a, b in zip(p, q, strict=True))
 
@@ -66,17 +50,17 @@ def test_confidence_must_be_above_the_threshold_in_one_view_at_least():
     assert stable(sure(0.9), sure(0.6), 0.8).item()
     assert stable(sure(0.6), sure(0.9), 0.8).item()
     assert not stable(sure(0.7), sure(0.6), 0.8).item()
-    assert not stable(sure(0.9), sure(0.1), 0.5).item()  # sure, of another class
+    assert not stable(sure(0.9), sure(0.1), 0.5).item()  # confident, but of another class
     half = torch.zeros(1, 2, dtype=torch.float64)
     assert not stable(half, half, 0.5).item()  # not above
     assert stable(half, half, 0.49).item()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 2), st.integers(0, 2)), max_size=10))
-def test_taught_is_the_definition_and_never_goes_both_ways(cases):
+def test_other_teaches_is_the_definition_and_never_holds_in_both_directions(cases):
     flags = [torch.tensor([case[i] for case in cases], dtype=torch.bool) for i in (0, 1)]
-    moves = [torch.tensor([case[i] for case in cases], dtype=torch.float64) for i in (2, 3)]
-    mine, others = taught(*flags, *moves), taught(*flags[::-1], *moves[::-1])
+    changes = [torch.tensor([case[i] for case in cases], dtype=torch.float64) for i in (2, 3)]
+    mine, others = other_teaches(*flags, *changes), other_teaches(*flags[::-1], *changes[::-1])
     for i, (own, other, here, there) in enumerate(cases):
         assert mine[i].item() == (other and (not own or here > there))
         assert not (mine[i] and others[i])
@@ -91,16 +75,16 @@ def test_taught_is_the_definition_and_never_goes_both_ways(cases):
 
 
 def expected_target(step, students, i, j, threshold):
-    """Image by image, from what both said in the step."""
+    """Image by image, from the answers of both in this step."""
     views = ("a", "b")
 
-    def said(k):
+    def answers(k):
         return step.learn(students[k], views[k % 2]).detach(), step.stochastic_answer(students[k], views[1 - k % 2])
 
-    (mine, mine_again), (other, other_again) = said(i), said(j)
+    (mine, mine_again), (other, other_again) = answers(i), answers(j)
     weight = []
     for n, label in enumerate(step.batch.labels.tolist()):
-        here, there = naive_moved(mine[n], mine_again[n]), naive_moved(other[n], other_again[n])
+        here, there = naive_change(mine[n], mine_again[n]), naive_change(other[n], other_again[n])
         steady = naive_stable(mine[n], mine_again[n], threshold), naive_stable(other[n], other_again[n], threshold)
         weight.append(float(label < 0 and steady[1] and (not steady[0] or here > there)))
     return other, weight
@@ -134,26 +118,25 @@ def test_the_terms_are_means_over_the_whole_batch():
     losses = training.method.losses(step)
     for i, view, again in ((0, "a", "b"), (1, "b", "a")):
         mine = step.learn(students[i], view).detach()
-        twin = step.stochastic_answer(students[i], again)
+        mine_again = step.stochastic_answer(students[i], again)
         other, weight = expected_target(step, students, i, 1 - i, 0.0)
         count = len(step.batch)
-        own = sum(naive_moved(mine[n], twin[n]) for n in range(count)) / count
-        learned = sum(weight[n] * naive_moved(mine[n], other[n]) for n in range(count)) / count
+        own = sum(naive_change(mine[n], mine_again[n]) for n in range(count)) / count
+        learned = sum(weight[n] * naive_change(mine[n], other[n]) for n in range(count)) / count
         assert losses[f"consistency {i + 1}"].item() == pytest.approx(0.7 * own, rel=1e-4)
         assert losses[f"stabilisation {i + 1}"].item() == pytest.approx(3.0 * learned, rel=1e-4)
 
 
 def test_two_equal_students_without_noise_teach_each_other_nothing():
-    """Neither moves less than the other: a tie."""
+    """Neither changes less than the other: a tie."""
     torch.manual_seed(0)
     net = nn.Linear(2, 3)
-    batch = Batch(torch.randn(8, 2), torch.full((8,), -1), torch.arange(8))
-    step = Step(batch, Clock(0, 10, 8), {"weak": Chain()}, 0)
+    step = step_of(torch.randn(8, 2))
     for i in (0, 1):
-        assert not Stabler((net, net), i, 0.0)(step).weight.any()
+        assert not StablePartner((net, net), i, 0.0)(step).weight.any()
 
 
-def test_nobody_is_stable_above_a_threshold_of_one():
+def test_no_answer_is_stable_at_a_threshold_of_one():
     training = run(threshold=1.0)
     losses = training.advance(0)
     assert losses["stabilisation 1"] == losses["stabilisation 2"] == 0
@@ -180,30 +163,27 @@ def test_students_start_differently_and_learn_from_different_views():
 # --- partners ---------------------------------------------------------------------------------------------------------
 
 
-def step_at(number, seed=0):
-    return Step(Batch(torch.zeros(1, 1), torch.tensor([-1]), torch.tensor([0])), Clock(number, 100), {}, seed)
-
-
 @given(st.integers(0, 99), st.integers(0, 2**32))
-def test_of_two_each_has_the_other(number, seed):
-    step, students = step_at(number, seed), (nn.Identity(), nn.Identity())
+def test_two_students_are_partners_of_each_other(number, seed):
+    step, students = step_of(torch.zeros(1, 1), number=number, seed=seed), (nn.Identity(), nn.Identity())
     assert [partner(step, students, i) for i in (0, 1)] == [1, 0]
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 6])
-def test_of_more_everyone_teaches_one_other_and_the_circle_changes_from_step_to_step(n):
+def test_more_students_form_one_circle_that_changes_from_step_to_step(n):
     students = tuple(nn.Identity() for _ in range(n))
     seen = set()
     for number in range(60):
-        step = step_at(number)
-        who = [partner(step, students, i) for i in range(n)]
-        assert sorted(who) == list(range(n))
-        assert all(who[i] != i for i in range(n))
-        assert who == [partner(step_at(number), students, i) for i in reversed(range(n))][::-1]
+        step = step_of(torch.zeros(1, 1), number=number)
+        partners = [partner(step, students, i) for i in range(n)]
+        assert sorted(partners) == list(range(n))
+        assert all(partners[i] != i for i in range(n))
+        again = step_of(torch.zeros(1, 1), number=number)
+        assert partners == [partner(again, students, i) for i in reversed(range(n))][::-1]
         at, met = 0, 1
-        while (at := who[at]) != 0:
+        while (at := partners[at]) != 0:
             met += 1
         assert met == n  # one circle through all
-        seen.add(tuple(who))
+        seen.add(tuple(partners))
     assert len(seen) >= min(2 * (n - 2), 10)
-    assert {who[0] for who in seen} == set(range(1, n))
+    assert {partners[0] for partners in seen} == set(range(1, n))

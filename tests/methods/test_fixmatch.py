@@ -1,4 +1,4 @@
-"""FixMatch, pseudo-labels and entropy against loops and against each other; what CCL's students may look at."""
+"""FixMatch, pseudo-labels and entropy against loops and against each other; the views of CCL's students."""
 
 from copy import deepcopy
 from math import log
@@ -6,45 +6,23 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from builders import normal, plain_run, same_state
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certus.config import Config
 from certus.core.refinements import Harden, Threshold
 from certus.core.schedules import ramp_up
 from certus.core.student import Adversarial, See
 from certus.core.target import Target
-from certus.methods import METHODS
-from certus.training.build import build
-from certus.training.planning import complete
 
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-    "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
-}
 MOONS = {"data": "moons", "labels": 6, "width": 8, "labelled_batch": 6, "unlabelled_batch": 20}
 DIGITS = {"data": "digits", "labels": 10, "width": 4, "labelled_batch": 10, "unlabelled_batch": 20}
 every_data = pytest.mark.parametrize("data", [MOONS, DIGITS], ids=["vectors", "images"])
 
 
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
-
-
 def run(method, options=None, data=DIGITS, steps=0, **settings):
-    """After so many of twelve steps."""
-    given = {"method": method, "validation": 0, "steps": 12, "threads": 1, "options": options or {}}
-    training = build(complete(plain({**data, **given, **settings})))
-    for number in range(steps):
-        training.advance(number)
-    return training
-
-
-def equal(a, b):
-    a, b = a.state_dict(), b.state_dict()
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    """After this many of twelve steps."""
+    return plain_run(method, options, trained=steps, **{"steps": 12, **data, **settings})
 
 
 def close(a, b, atol):
@@ -61,8 +39,8 @@ def test_with_the_weak_view_and_no_threshold_it_is_pseudo_label_to_the_bit(data)
     pseudo = run("pseudo-label", same, data, steps=5)
     strong = run("fixmatch", same, data, steps=5)
     (a,), (b,), (c,) = (training.method.students for training in (weak, pseudo, strong))
-    assert equal(a, b)
-    assert not equal(a, c)
+    assert same_state(a, b)
+    assert not same_state(a, c)
 
 
 @pytest.mark.parametrize(("data", "threshold"), [(MOONS, 0.0), (MOONS, 0.65), (DIGITS, 0.0), (DIGITS, 0.2)])
@@ -84,7 +62,7 @@ def test_the_term_is_the_loop_over_images(data, threshold, view):
 
 
 @given(st.floats(0, 1), st.lists(st.floats(0.5, 1), min_size=1, max_size=8))
-def test_the_mask_keeps_what_reaches_the_threshold(threshold, confident):
+def test_the_mask_keeps_the_answers_that_reach_the_threshold(threshold, confident):
     p = torch.tensor(confident, dtype=torch.float64)
     target = Target.plain(torch.stack([p, 1 - p], dim=1).clamp(min=1e-300).log())
     reached = target.logits.softmax(1).amax(1)
@@ -96,7 +74,7 @@ def test_the_mask_keeps_what_reaches_the_threshold(threshold, confident):
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
 def test_a_hard_label_is_certain_of_the_most_likely_class(seed, count):
-    logits = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    logits = normal(count, 4, seed=seed)
     hard = Harden()(Target.plain(logits), SimpleNamespace()).logits.softmax(1)
     for given_, got in zip(logits.tolist(), hard.tolist(), strict=True):
         assert got == [float(c == given_.index(max(given_))) for c in range(4)]
@@ -126,7 +104,7 @@ def test_gradient_comes_through_the_strong_view_alone():
     assert strong.grad.abs().max() > 0
 
 
-def test_a_threshold_that_nothing_reaches_leaves_the_labels_alone():
+def test_a_threshold_that_no_answer_reaches_leaves_only_the_labels():
     nothing = run("fixmatch", {"threshold": 1.0}, steps=0)
     losses = [nothing.advance(number)["pseudo"].item() for number in range(3)]
     assert losses == [0, 0, 0]
@@ -134,10 +112,10 @@ def test_a_threshold_that_nothing_reaches_leaves_the_labels_alone():
     assert close(nothing.method.students[0], unweighted.method.students[0], 1e-7)
 
 
-def test_the_moving_average_answers_and_nobody_learns_from_it():
+def test_the_moving_average_answers_and_does_not_teach():
     slow, quick = (run("fixmatch", {"threshold": 0.0, "decay": decay}, steps=4) for decay in (0.999, 0.1))
-    assert equal(slow.method.students[0], quick.method.students[0])
-    assert not equal(slow.method.answers[0], quick.method.answers[0])
+    assert same_state(slow.method.students[0], quick.method.students[0])
+    assert not same_state(slow.method.answers[0], quick.method.answers[0])
 
 
 # --- pseudo-label and entropy -----------------------------------------------------------------------------------------
@@ -197,7 +175,7 @@ def test_a_strong_student_reads_the_strong_view_and_its_labels_the_weak_one(data
 
 @every_data
 @pytest.mark.parametrize("metric", ["pv", "confidence"])
-def test_certainty_is_that_of_weak_views_whatever_the_student_looks_at(data, metric):
+def test_certainty_is_that_of_weak_views_for_every_student_view(data, metric):
     weak = run("ft-ccl", CCL | {"metric": metric}, data, steps=3)
     others = [run("ft-ccl", CCL | {"metric": metric, "student_view": view}, data) for view in ("strong", "adversarial")]
     expected = weak.method.terms["consistency"].target(weak.step(3))
@@ -219,13 +197,13 @@ def test_an_adversarial_student_at_epsilon_zero_is_the_weak_one_up_to_rounding(d
     assert not close(a, c, 1e-4)
 
 
-def test_an_adversarial_student_pushes_its_own_view_by_epsilon():
+def test_an_adversarial_student_perturbs_its_own_view_by_epsilon():
     training = run("filtering-ccl", CCL | {"student_view": "adversarial", "epsilon": 2.0}, steps=2)
     step, (student,) = training.step(2), training.method.students
     read = training.method.terms["consistency"].read
     assert isinstance(read, Adversarial)
     assert read.student is student
-    size = (read.pushed(step) - step.view("a")).flatten(1).norm(dim=1)
+    size = (read.perturbed(step) - step.view("a")).flatten(1).norm(dim=1)
     assert torch.allclose(size, torch.full_like(size, 2.0), rtol=1e-3)
 
 
@@ -244,14 +222,14 @@ def test_ccl_that_keeps_every_target_is_mean_teacher_on_every_view_to_the_bit(vi
     off = {"hard": False, "probabilistic": False, "temper": False}
     filtered, every = (run("ft-ccl", CCL | {"student_view": view} | o, steps=5).method.state for o in ({}, off))
     mean, weak = (run("mean-teacher", CCL | {"student_view": v}, steps=5).method.state for v in (view, "weak"))
-    assert equal(every, mean)
-    assert not equal(filtered, mean)
-    assert not equal(weak, mean)
+    assert same_state(every, mean)
+    assert not same_state(filtered, mean)
+    assert not same_state(weak, mean)
 
 
 @pytest.mark.parametrize("view", ["strong", "adversarial"])
 @pytest.mark.parametrize(("on", "term"), [("sntg", "neighbours"), ("label-propagation", "propagated")])
-def test_what_is_built_on_mean_teacher_stays_whatever_its_student_looks_at(on, term, view):
+def test_extra_terms_on_mean_teacher_stay_for_every_student_view(on, term, view):
     name = f"mean-teacher-{on}"
     found = [set(run(name, CCL | {"student_view": v}, steps=1).method.terms) for v in ("weak", view)]
     assert found[0] == found[1] == {"supervised", "consistency", term}

@@ -1,6 +1,6 @@
 """Every semi-supervised method must learn: on two moons with 6 labels it beats the labels alone, over six seeds.
 
-Supervised-only stands at its own best learning rate. (docs/methods.md has the same for digits with 20 labels.)
+Supervised training has its own best learning rate. (docs/methods.md has the same for digits with 20 labels.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from certus.training.planning import complete
 
 SEEDS = range(6)
 MARGIN = 0.25  # percentage points, mean over the seeds
-# These make a student surer of what it says already, and know of no neighbourhood: where six labels put the boundary
+# These make a student more certain of its own answers and use no neighbourhood: where six labels put the boundary
 # across a moon, it stays. On two moons no setting was found at which they gain; on digits they do.
 SELF_CONFIRMING = ["pseudo-label", "entropy-minimisation", "ma-dnn"]
 SEMI_SUPERVISED = [name for name in METHODS if name not in ("supervised", *SELF_CONFIRMING)]
@@ -44,11 +44,11 @@ def test_it_beats_the_labels_alone(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", SELF_CONFIRMING)
-def test_one_that_only_confirms_itself_does_no_harm(method: str) -> None:
+def test_a_method_that_only_confirms_itself_does_no_harm(method: str) -> None:
     assert mean_error(method) < mean_error("supervised") + MARGIN
 
 
 @pytest.mark.parametrize("method", ["pi", "mean-teacher"])
-def test_without_its_term_it_does_not(method: str) -> None:
-    """The margin tells a term that works from one that is not there."""
+def test_without_its_term_it_does_not_beat_the_labels_alone(method: str) -> None:
+    """The margin separates a term that works from a term with weight 0."""
     assert mean_error(method, weight=0.0) > mean_error("supervised") - MARGIN

@@ -4,36 +4,22 @@ from math import sqrt
 
 import pytest
 import torch
+from builders import plain_run, same_state
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certus.config import Config
 from certus.core.schedules import ramp_up
-from certus.methods import METHODS
 from certus.methods.sntg import neighbour_loss
-from certus.training.build import build
-from certus.training.planning import complete
 
 BASES = ("pi", "temporal-ensembling", "mean-teacher")
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-    "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
-}
 STRENGTH = {"weight": 4.0, "ramp": 20.0}  # presets give each base its own
 every_base = pytest.mark.parametrize("base", BASES)
 
 
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
-
-
 def run(method, options=None, data="moons", **settings):
-    given = {"data": data, "method": method, "labels": 10, "validation": 0, "width": 8, "steps": 10, "threads": 1}
-    given |= {"labelled_batch": 6, "unlabelled_batch": 11}  # odd: one has no pair
-    given |= {"options": STRENGTH | (options or {})}
-    return build(complete(plain(given | settings)))
+    given = {"data": data, "labels": 10, "width": 8, "steps": 10}
+    given |= {"labelled_batch": 6, "unlabelled_batch": 11}  # odd: one image has no pair
+    return plain_run(method, STRENGTH | (options or {}), **given | settings)
 
 
 def naive(left, right, same, margin):
@@ -79,22 +65,22 @@ def test_beyond_the_margin_nothing_is_pushed():
 
 
 def expected_term(training, number, margin):
-    """The pairs one by one, from what the student and the teacher say in this step."""
+    """The pairs one by one, from the answers of student and teacher in this step."""
     step = training.step(number)
     losses = training.method.losses(step)
     term, teacher = training.method.terms["neighbours"], training.method.terms["consistency"].source(step)
     features = step.features(term.student, "a").tolist()
-    classes, believed = [], []
+    classes, trusted = [], []
     for i, label in enumerate(step.batch.labels.tolist()):
         classes.append(label if label >= 0 else int(teacher.logits[i].argmax()))
-        believed.append(label >= 0 or float(teacher.weight[i]) > 0)
+        trusted.append(label >= 0 or float(teacher.weight[i]) > 0)
     order = torch.randperm(len(classes), generator=step.generator("pairs a")).tolist()
     half = len(order) // 2
     total = 0.0
     for i, j in zip(order[:half], order[half : 2 * half], strict=True):
-        if believed[i] and believed[j]:
+        if trusted[i] and trusted[j]:
             total += naive(features[i], features[j], classes[i] == classes[j], margin)
-    return losses["neighbours"].item(), total / half, classes, believed
+    return losses["neighbours"].item(), total / half, classes, trusted
 
 
 @every_base
@@ -106,44 +92,44 @@ def test_the_term_is_the_mean_over_the_pairs_of_the_batch(base, data):
     training = run(f"{base}-sntg", {"graph": 0.4, "margin": 0.7}, data, **sizes)
     seen = []
     for number in range(6):
-        got, mean, classes, believed = expected_term(training, number, 0.7)
+        got, mean, classes, trusted = expected_term(training, number, 0.7)
         weight = 0.4 * 4.0 * len(training.data.classes) * ramp_up(training.step(number).clock.epoch, 20.0)
         assert got == pytest.approx(weight * mean, rel=1e-4, abs=1e-7)
-        seen += believed
+        seen += trusted
         training.advance(number)
     assert mean > 0
     assert len(set(classes)) > 1
-    assert any(believed[6:])
+    assert any(trusted[6:])
     assert (False in seen) == (base == "temporal-ensembling")  # it does not know an image before its second visit
 
 
 @every_base
-def test_the_class_of_a_labelled_image_is_its_label_whatever_the_teacher_says(base):
+def test_the_class_of_a_labelled_image_is_its_label_even_if_the_teacher_disagrees(base):
     training = run(f"{base}-sntg")
     for number in range(3):
         training.advance(number)
     *_, classes, _ = expected_term(training, 3, 1.0)
     step = training.step(3)
-    said = training.method.terms["consistency"].source(step).logits.argmax(1)
+    answers = training.method.terms["consistency"].source(step).logits.argmax(1)
     labelled = step.batch.labels >= 0
     assert classes[: int(labelled.sum())] == step.batch.labels[labelled].tolist()
-    assert (said[labelled] != step.batch.labels[labelled]).any()  # so that the two can be told apart
+    assert (answers[labelled] != step.batch.labels[labelled]).any()  # so that the test can tell the difference
 
 
 @every_base
 @pytest.mark.parametrize("data", ["moons", "digits"])
 def test_without_its_weight_it_is_the_base_to_the_bit(base, data):
     narrow = {"width": 2} if data == "digits" else {}
-    plain, none, some = (
+    base_run, none, some = (
         run(base, {}, data, **narrow),
         *(run(f"{base}-sntg", {"graph": k}, data, **narrow) for k in (0.0, 1.0)),
     )
     for number in range(6):
-        for training in (plain, none, some):
+        for training in (base_run, none, some):
             training.advance(number)
-    (a,), (b,), (c,) = (training.method.students for training in (plain, none, some))
-    assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
-    assert not all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), c.state_dict().values(), strict=True))
+    (a,), (b,), (c,) = (training.method.students for training in (base_run, none, some))
+    assert same_state(a, b)
+    assert not same_state(a, c)
 
 
 def test_a_circle_has_neighbours_for_every_student():

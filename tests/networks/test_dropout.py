@@ -1,4 +1,4 @@
-"""Quick dropout has the distribution of dropout; ordered dropout is torch's in another memory format."""
+"""Quick dropout has the distribution of dropout; ordered dropout has torch's masks in every memory format."""
 
 import math
 
@@ -49,7 +49,7 @@ def test_masks_follow_the_global_seed():
     assert not torch.equal(mask(0.5), mask(0.5, seed=1))
 
 
-def test_a_pictures_mask_is_the_same_in_both_memory_formats_and_keeps_its_format():
+def test_an_images_mask_is_the_same_in_both_memory_formats_and_the_format_stays():
     x = torch.randn(3, 4, 5, 6)
     torch.manual_seed(0)
     rows = QuickDropout(0.5)(x)
@@ -62,7 +62,7 @@ def test_a_pictures_mask_is_the_same_in_both_memory_formats_and_keeps_its_format
 
 @pytest.mark.parametrize("kind", [QuickDropout, OrderedDropout])
 @pytest.mark.parametrize("p", [0.0, 1.0])
-def test_nothing_and_everything_can_be_dropped(kind, p):
+def test_a_probability_of_0_or_1_drops_nothing_or_everything(kind, p):
     x = torch.ones(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
     assert torch.equal(kind(p)(x), x * (1 - p))
 
@@ -89,7 +89,7 @@ def test_in_place_is_in_place_and_the_gradient_passes_where_the_value_does(kind)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5])
-def test_ordered_dropout_draws_what_torch_draws_for_the_same_picture_stored_channel_by_channel(p):
+def test_ordered_dropout_draws_the_masks_that_torch_draws_in_its_default_format(p):
     x = torch.randn(3, 4, 5, 6)
     torch.manual_seed(0)
     expected = nn.Dropout(p)(x)

@@ -1,9 +1,10 @@
-"""The twin answers as the network does, follows its weights, and leaves it and its checkpoints alone."""
+"""The fused copy answers like the network, follows its weights, and changes neither it nor its checkpoints."""
 
 from copy import deepcopy
 
 import pytest
 import torch
+from builders import SHAPES, normal
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -13,12 +14,11 @@ from certus.networks.folding import Affine
 from certus.networks.fused import fuse, obstacle
 from certus.networks.modes import dropout_only, evaluating
 
-SHAPES = {"cnn13": (3, 16, 16), "cnn13-small": (1, 8, 8), "wrn-28": (3, 8, 8), "mlp": (5,)}
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
-def stir(net, seed=0):
-    """Weights and statistics as no initialisation has them."""
+def randomise(net, seed=0):
+    """Random weights and statistics, unlike those of any initialisation."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in net.modules():
@@ -33,20 +33,20 @@ def stir(net, seed=0):
     return net
 
 
-def some(name):
+def random_network(name):
     torch.manual_seed(0)
-    return calm(stir(network(name, SHAPES[name], 5, 8, 0.4)).eval(), images(name))
+    return unit_logits(randomise(network(name, SHAPES[name], 5, 8, 0.4)).eval(), images(name))
 
 
 @torch.no_grad()
-def calm(net, x):
-    """Logits of size 1, so that no difference can hide in answers that are 0 or 1."""
+def unit_logits(net, x):
+    """Scale the logits to size 1: answers of exactly 0 or 1 would hide a difference."""
     net.head.weight.div_(net(x).std())
     return net
 
 
 def images(name, n=6):
-    return torch.randn(n, *SHAPES[name], generator=torch.Generator().manual_seed(3))
+    return normal(n, *SHAPES[name], seed=3)
 
 
 @torch.no_grad()
@@ -67,30 +67,30 @@ def close(one, other):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_twin_equals_the_network_before_and_after_its_weights_move(name):
-    net, x = some(name), images(name)
-    twin = fuse(net)
+def test_the_copy_equals_the_network_before_and_after_its_weights_change(name):
+    net, x = random_network(name), images(name)
+    fused = fuse(net)
     before = answers(net, x)
-    assert close(answers(twin, x), before)
-    assert twin.difference(x) < 1e-4
-    calm(stir(net, seed=1), x)
-    twin.refresh()
+    assert close(answers(fused, x), before)
+    assert fused.difference(x) < 1e-4
+    unit_logits(randomise(net, seed=1), x)
+    fused.refresh()
     assert not close(answers(net, x), before)
-    assert close(answers(twin, x), answers(net, x))
+    assert close(answers(fused, x), answers(net, x))
 
 
 @pytest.mark.parametrize("name", ["cnn13", "wrn-28"])
-def test_without_refresh_the_twin_stays_behind(name):
-    net, x = some(name), images(name)
-    twin = fuse(net)
-    stir(net, seed=1)
-    assert twin.difference(x) > 1e-3
+def test_without_refresh_the_copy_keeps_the_old_weights(name):
+    net, x = random_network(name), images(name)
+    fused = fuse(net)
+    randomise(net, seed=1)
+    assert fused.difference(x) > 1e-3
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["rows", "channels_last"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_twins_draws_are_the_networks_under_the_same_seed(name, layout):
-    net, x = some(name), images(name)
+def test_the_copys_draws_are_the_networks_under_the_same_seed(name, layout):
+    net, x = random_network(name), images(name)
     if x.ndim == 4:
         net.to(memory_format=layout)
     own, other = drawn(net, x), drawn(net, x, seed=5)
@@ -99,27 +99,27 @@ def test_the_twins_draws_are_the_networks_under_the_same_seed(name, layout):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_quick_draws_are_others_around_the_same_answers(name):
-    net, x = some(name), images(name)
-    twin = fuse(net, quick=True)
-    assert {type(m) for m in twin.modules() if isinstance(m, nn.Dropout)} == {QuickDropout}
-    assert close(answers(twin, x), answers(net, x))
-    assert not close(drawn(twin, x), drawn(net, x))
-    assert torch.equal(drawn(twin, x), drawn(twin, x))
+def test_quick_draws_differ_but_clean_answers_are_the_same(name):
+    net, x = random_network(name), images(name)
+    fused = fuse(net, quick=True)
+    assert {type(m) for m in fused.modules() if isinstance(m, nn.Dropout)} == {QuickDropout}
+    assert close(answers(fused, x), answers(net, x))
+    assert not close(drawn(fused, x), drawn(net, x))
+    assert torch.equal(drawn(fused, x), drawn(fused, x))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_network_is_untouched(name):
-    net, x = some(name), images(name)
+def test_the_network_is_not_changed(name):
+    net, x = random_network(name), images(name)
     net.train()
     modules, state, modes = list(net.modules()), deepcopy(net.state_dict()), [m.training for m in net.modules()]
     addresses = [t.data_ptr() for t in (*net.parameters(), *net.buffers())]
-    twin = fuse(net)
-    twin.train()
-    assert not any(m.training for m in twin.modules())
-    twin(x)
-    drawn(twin, x)
-    twin.refresh()
+    fused = fuse(net)
+    fused.train()
+    assert not any(m.training for m in fused.modules())
+    fused(x)
+    drawn(fused, x)
+    fused.refresh()
     assert list(net.modules()) == modules
     assert [m.training for m in net.modules()] == modes
     assert all(p.requires_grad for p in net.parameters())
@@ -128,53 +128,53 @@ def test_the_network_is_untouched(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_twin_owns_nothing_that_is_saved_or_trained(name):
+def test_the_copy_has_no_state_and_no_parameters(name):
     class Teacher(nn.Module):
         def __init__(self, net):
             super().__init__()
             self.net = net
-            self.twin = fuse(net)
+            self.fused = fuse(net)
 
-    net = some(name)
+    net = random_network(name)
     teacher = Teacher(net)
-    assert not teacher.twin.state_dict()
-    assert not list(teacher.twin.parameters())
+    assert not teacher.fused.state_dict()
+    assert not list(teacher.fused.parameters())
     assert teacher.state_dict().keys() == {f"net.{key}" for key in net.state_dict()}
     teacher.load_state_dict(teacher.state_dict(), strict=True)
-    assert not teacher.twin(images(name)).requires_grad
+    assert not teacher.fused(images(name)).requires_grad
 
 
-def test_no_batch_norm_is_left_and_only_those_without_a_convolution_before_them_cost_a_step():
-    for name, affine in (("cnn13", 0), ("wrn-28", 13)):  # 12 blocks begin with one, and one stands at the end
-        twin = fuse(some(name))
-        kinds = [type(m) for m in twin.modules()]
+def test_no_batch_norm_is_left_and_only_one_without_a_convolution_before_it_becomes_affine():
+    for name, affine in (("cnn13", 0), ("wrn-28", 13)):  # 12 blocks begin with one, and there is one at the end
+        fused = fuse(random_network(name))
+        kinds = [type(m) for m in fused.modules()]
         assert not set(kinds) & set(NORMS)
         assert kinds.count(Affine) == affine
 
 
-def test_refresh_renews_in_place():
-    net = some("wrn-28")
-    twin = fuse(net)
-    before = {key: (t, t.data_ptr()) for key, t in twin.named_buffers()}
-    stir(net, seed=1)
-    twin.refresh()
-    after = dict(twin.named_buffers())
+def test_refresh_writes_in_place():
+    net = random_network("wrn-28")
+    fused = fuse(net)
+    before = {key: (t, t.data_ptr()) for key, t in fused.named_buffers()}
+    randomise(net, seed=1)
+    fused.refresh()
+    after = dict(fused.named_buffers())
     assert after.keys() == before.keys()
     assert all(after[key].data_ptr() == address for key, (_, address) in before.items())
 
 
 def test_refresh_follows_tensors_that_were_replaced():
-    net, x = some("cnn13"), images("cnn13")
-    twin = fuse(net)
+    net, x = random_network("cnn13"), images("cnn13")
+    fused = fuse(net)
     head = nn.Linear(8, 5)
     net.head.weight = head.weight
     net.trunk[0][1].running_mean = torch.ones(8)
-    twin.refresh()
-    assert twin.difference(x) < 1e-4
+    fused.refresh()
+    assert fused.difference(x) < 1e-4
 
 
 class Odd(nn.Module):
-    """What people build: norms without weights, after a bias or a linear map, first of all, used twice."""
+    """An unusual network: norms without weights, after a bias, after a linear layer, at the start, used twice."""
 
     def __init__(self):
         super().__init__()
@@ -188,26 +188,26 @@ class Odd(nn.Module):
 
     def forward(self, x):
         y = self.start(x)
-        return self.body(y) + self.body[-1](x.new_ones(1, 7))  # a layer that is used elsewhere too
+        return self.body(y) + self.body[-1](x.new_ones(1, 7))  # this layer is used twice
 
 
-def test_a_network_of_someone_elses():
+def test_an_unusual_network():
     torch.manual_seed(0)
-    net, x = stir(Odd()).eval(), torch.randn(5, 3, 6, 6)
-    twin = fuse(net)
-    stir(net, seed=1)
-    twin.refresh()
-    assert twin.difference(x) < 1e-4
-    assert close(drawn(twin, x), drawn(net, x))
+    net, x = randomise(Odd()).eval(), torch.randn(5, 3, 6, 6)
+    fused = fuse(net)
+    randomise(net, seed=1)
+    fused.refresh()
+    assert fused.difference(x) < 1e-4
+    assert close(drawn(fused, x), drawn(net, x))
 
 
-def test_a_batch_norm_that_remembers_nothing_stays_as_it_is():
+def test_a_batch_norm_without_running_statistics_stays_as_it_is():
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten()).eval()
     x = torch.randn(5, 3, 2, 2)
     assert fuse(net).difference(x) < 1e-4
 
 
-def test_an_activation_that_others_read_before_stays_out_of_place():
+def test_an_activation_whose_input_is_used_elsewhere_does_not_work_in_place():
     class Around(nn.Module):
         def __init__(self):
             super().__init__()
@@ -220,7 +220,7 @@ def test_an_activation_that_others_read_before_stays_out_of_place():
     assert fuse(Around()).difference(torch.randn(5, 4)) < 1e-6
 
 
-def test_a_convolution_with_two_norms_goes_into_neither():
+def test_a_convolution_before_two_norms_is_not_folded():
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -231,13 +231,13 @@ def test_a_convolution_with_two_norms_goes_into_neither():
         def forward(self, x):
             return self.one(x) - self.two(x)
 
-    twin = fuse(stir(Two()).eval())
-    assert twin.difference(torch.randn(5, 3, 2, 2)) < 1e-4
-    assert not list(twin.parameters())
+    fused = fuse(randomise(Two()).eval())
+    assert fused.difference(torch.randn(5, 3, 2, 2)) < 1e-4
+    assert not list(fused.parameters())
 
 
-def test_what_cannot_be_fused_says_why():
-    hooked = some("mlp")
+def test_a_network_that_cannot_be_fused_gives_a_reason():
+    hooked = random_network("mlp")
     hooked.head.register_forward_hook(lambda *_: None)
     normed = nn.Sequential(weight_norm(nn.Linear(2, 2)))
     stuck = nn.Linear(2, 2)
@@ -251,11 +251,11 @@ def test_what_cannot_be_fused_says_why():
         assert fuse(net) is None
         with pytest.raises(AssertionError, match=why):
             raise AssertionError(obstacle(net))
-    assert obstacle(some("mlp")) is None
+    assert obstacle(random_network("mlp")) is None
 
 
-def test_difference_finds_a_network_whose_code_goes_past_its_modules():
-    class Past(nn.Module):
+def test_difference_finds_a_network_whose_forward_skips_a_module():
+    class Skipping(nn.Module):
         def __init__(self):
             super().__init__()
             self.seq = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
@@ -263,4 +263,4 @@ def test_difference_finds_a_network_whose_code_goes_past_its_modules():
         def forward(self, x):
             return self.seq[0](x)
 
-    assert fuse(stir(Past()).eval()).difference(torch.randn(8, 3)) > 1e-2
+    assert fuse(randomise(Skipping()).eval()).difference(torch.randn(8, 3)) > 1e-2

@@ -1,4 +1,4 @@
-"""The twin that is kept beside a network: it moves when the network does, and is not used where it would be wrong."""
+"""The fused copy that is kept beside a network: it follows the weights, and is not used where it would be wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(model: nn.Module) -> Tensor:
 
 
 @torch.no_grad()
-def moved(model: nn.Module) -> None:
+def change(model: nn.Module) -> None:
     for p in model.parameters():
         p.add_(0.05 * torch.randn_like(p))
     for name, b in model.named_buffers():
@@ -40,13 +40,13 @@ def moved(model: nn.Module) -> None:
 
 def test_it_follows_weights_statistics_and_a_loaded_state() -> None:
     model, other = net(), net()
-    moved(other)
-    for change in (lambda: None, lambda: moved(model), lambda: model.load_state_dict(other.state_dict())):
-        change()
+    change(other)
+    for action in (lambda: None, lambda: change(model), lambda: model.load_state_dict(other.state_dict())):
+        action()
         assert torch.allclose(answer(model), model(IMAGES).softmax(1), atol=1e-4)
 
 
-def test_it_is_made_once_and_no_part_of_the_network() -> None:
+def test_it_is_made_once_and_is_no_part_of_the_network() -> None:
     model = net()
     before = set(model.state_dict())
     first = quick_stages(model, IMAGES)
@@ -55,11 +55,11 @@ def test_it_is_made_once_and_no_part_of_the_network() -> None:
     assert len(list(model.modules())) == len(list(net().modules()))
 
 
-def test_a_copy_of_the_network_has_a_twin_of_its_own() -> None:
+def test_a_copy_of_the_network_has_its_own_fused_copy() -> None:
     model = net()
     answer(model)
     copy = deepcopy(model)
-    moved(copy)
+    change(copy)
     assert torch.allclose(answer(copy), copy(IMAGES).softmax(1), atol=1e-4)
     assert torch.allclose(answer(model), model(IMAGES).softmax(1), atol=1e-4)
 
@@ -74,11 +74,11 @@ class Hooked(nn.Module):
         return self.inside(x)
 
 
-def test_a_network_that_cannot_have_one_answers_itself_and_a_notice_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_network_without_a_fused_copy_answers_itself_and_a_notice_says_so(caplog: pytest.LogCaptureFixture) -> None:
     model = Hooked().eval()
     with caplog.at_level(logging.WARNING, "certus"):
-        said = answer(model)
+        answered = answer(model)
         answer(model)
-    assert torch.allclose(said, model(IMAGES).softmax(1), atol=1e-6)
+    assert torch.allclose(answered, model(IMAGES).softmax(1), atol=1e-6)
     assert len(caplog.records) == 1
-    assert "without its quick twin" in caplog.text
+    assert "without a fused copy" in caplog.text

@@ -1,12 +1,12 @@
-"""The ways to run a network: which randomness is on, and that none of them leaves a trace."""
+"""Ways to run a network: which randomness is on, and that each restores the former state."""
 
 from copy import deepcopy
 
 import pytest
 import torch
+from builders import normal, same_state, small_cnn
 from torch import nn
 
-from certus.networks.cnn13 import CNN13
 from certus.networks.modes import dropout_only, evaluating, frozen_statistics, has_dropout
 
 MODES = [evaluating, dropout_only, frozen_statistics]
@@ -14,15 +14,14 @@ MODES = [evaluating, dropout_only, frozen_statistics]
 
 @pytest.fixture
 def net():
-    torch.manual_seed(0)
-    net = CNN13(1, 3, width=4, small=True)
+    net = small_cnn()
     for _ in range(3):  # running statistics that are not those of any batch
         net(images(16, seed=9))
     return net
 
 
 def images(n=8, seed=0):
-    return torch.randn(n, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    return normal(n, 1, 8, 8, seed=seed)
 
 
 def modes_of(net):
@@ -39,14 +38,14 @@ def mixed(net):
 
 @pytest.mark.parametrize("start", [nn.Module.train, nn.Module.eval, mixed])
 @pytest.mark.parametrize("mode", MODES)
-def test_no_statistic_moves_and_every_module_gets_its_mode_back(net, mode, start):
+def test_no_statistic_changes_and_every_module_gets_its_mode_back(net, mode, start):
     start(net)
     modes, state = modes_of(net), deepcopy(net.state_dict())
     with mode(net):
         for seed in range(3):
             net(images(seed=seed))
     assert modes_of(net) == modes
-    assert all(torch.equal(state[name], tensor) for name, tensor in net.state_dict().items())
+    assert same_state(net, state)
 
 
 @pytest.mark.parametrize("start", [nn.Module.train, mixed])
@@ -59,7 +58,7 @@ def test_modes_come_back_after_an_exception(net, mode, start):
     assert modes_of(net) == modes
 
 
-def test_statistics_do_move_in_training(net):
+def test_statistics_do_change_in_training(net):
     state = deepcopy(net.state_dict())
     net(images())
     assert not torch.equal(net.trunk[0][1].running_mean, state["trunk.0.1.running_mean"])

@@ -1,3 +1,5 @@
+"""The networks: shapes, known sizes, and the choice by shape and machine."""
+
 from __future__ import annotations
 
 import pytest
@@ -52,10 +54,10 @@ def test_auto_fits_shape_and_machine() -> None:
     assert (suitable_width("cnn13", True), suitable_width("cnn13", False)) == (128, 16)
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(UsageError, match="too small for cnn13: use cnn13-small"):
+def test_a_network_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match="too small for network cnn13: use `network` cnn13-small"):
         network("cnn13", (1, 8, 8), 10, 8, 0.5)
-    with pytest.raises(UsageError, match="use mlp"):
+    with pytest.raises(UsageError, match="use `network` mlp"):
         network("wrn-28", (3,), 10, 8, 0.5)
     with pytest.raises(UsageError, match="Did you mean 'cnn13'"):
         network("cnn31", (3, 32, 32), 10, 8, 0.5)

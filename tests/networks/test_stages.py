@@ -1,7 +1,8 @@
-"""A network cut where dropout enters is the same network, and each stage begins with one place of randomness."""
+"""A network that is cut at its dropouts is the same network, and each stage begins with one dropout site."""
 
 import pytest
 import torch
+from builders import SHAPES
 from torch import nn
 
 from certus.networks import NETWORKS, network
@@ -9,7 +10,6 @@ from certus.networks.fused import fuse
 from certus.networks.modes import dropout_only, has_dropout
 from certus.networks.stages import stages
 
-SHAPES = {"cnn13": (3, 16, 16), "cnn13-small": (1, 8, 8), "wrn-28": (3, 8, 8), "mlp": (5,)}
 SITES = {"cnn13": 2, "cnn13-small": 2, "wrn-28": 12, "mlp": 2}
 
 
@@ -28,11 +28,11 @@ def both(net, x):
         return whole, compose(stages(net), x)
 
 
-def twin(net):
+def fused(net):
     return fuse(net.eval())
 
 
-@pytest.mark.parametrize("form", [nn.Module.eval, twin])
+@pytest.mark.parametrize("form", [nn.Module.eval, fused])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_stages_of_every_bundled_network_are_the_network(name, form):
     torch.manual_seed(0)
@@ -48,7 +48,7 @@ def test_the_stages_of_every_bundled_network_are_the_network(name, form):
         assert not any(has_dropout(module) for module in rest)
 
 
-def test_dropout_itself_begins_a_stage_where_nothing_is_around_it():
+def test_a_plain_dropout_begins_a_stage_itself():
     for stage in stages(network("cnn13", (3, 16, 16), 4, 4, 0.5))[1:]:
         assert isinstance(stage[0], nn.Dropout)
 
@@ -77,15 +77,15 @@ def test_dropout_at_the_very_start_leaves_an_empty_first_stage():
     assert list(second) == list(net)
 
 
-def test_a_module_that_is_called_twice_is_there_twice():
+def test_a_module_that_is_called_twice_is_in_the_stages_twice():
     drop, layer = nn.Dropout(0.5), nn.Linear(3, 3)
     net = nn.Sequential(layer, drop, layer, drop, layer)
     assert len(stages(net)) == 3
     assert torch.equal(*both(net, torch.randn(8, 3)))
 
 
-class Own(nn.Module):
-    """A user's network with the names of ours, whose forward is whatever `how` says."""
+class UserNetwork(nn.Module):
+    """A user's network with the same attribute names as ours; `how` is its forward."""
 
     def __init__(self, how):
         super().__init__()
@@ -107,19 +107,19 @@ NO_CHAINS = {
 
 
 @pytest.mark.parametrize("how", NO_CHAINS.values(), ids=NO_CHAINS)
-def test_a_network_of_another_shape_is_one_stage_whatever_its_parts_are_called(how):
-    net = Own(how)
+def test_a_network_that_is_no_chain_is_one_stage(how):
+    net = UserNetwork(how)
     assert stages(net) == [net]
 
 
-def test_a_users_own_chain_is_cut():
-    net = Own(lambda net, x: net.head(net.trunk(x)))
+def test_a_users_chain_is_cut():
+    net = UserNetwork(lambda net, x: net.head(net.trunk(x)))
     assert [len(stage) for stage in stages(net)] == [1, 3]
     assert torch.equal(*both(net, torch.randn(4, 3)))
 
 
-def test_hooks_on_what_would_be_cut_open_keep_it_whole():
-    net = Own(lambda net, x: net.head(net.trunk(x)))
+def test_a_module_with_hooks_stays_whole():
+    net = UserNetwork(lambda net, x: net.head(net.trunk(x)))
     net.trunk.register_forward_hook(lambda _, __, y: y + 1)
     assert [len(stage) for stage in stages(net)] == [0, 2]
     assert torch.equal(*both(net, torch.randn(4, 3)))

@@ -5,40 +5,26 @@ from math import ceil, cos, pi
 
 import pytest
 import torch
+from builders import plain_run, same_state
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from certus.config import Config
 from certus.core.schedules import cosine
-from certus.methods import METHODS
 from certus.methods.fastswa import cyclical
-from certus.networks.roles import call, role
+from certus.networks.roles import role, set_role
 from certus.teachers import Average, average
-from certus.training.build import build
-from certus.training.planning import complete
 
 STRENGTH = {"weight": 5.0, "ramp": 40.0}  # presets give mean teacher its own
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-    "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
-}
 MOONS = {"data": "moons", "labels": 6, "width": 8, "labelled_batch": 6, "unlabelled_batch": 120}
 DIGITS = {"data": "digits", "labels": 10, "width": 2, "labelled_batch": 5, "unlabelled_batch": 200}
 every_data = pytest.mark.parametrize("data", [MOONS, DIGITS], ids=["vectors", "images"])
 STEPS = 28  # e = 7.5 (step + 1), rounded up
 
 
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
-
-
 def run(method="mean-teacher-fastswa", data=MOONS, **options):
-    given = {"method": method, "validation": 0, "steps": STEPS, "threads": 1, "options": STRENGTH | options}
-    return build(complete(plain({**data, **given})))
+    return plain_run(method, STRENGTH | options, steps=STEPS, **data)
 
 
 def weights(net):
@@ -46,7 +32,7 @@ def weights(net):
 
 
 def due(start, every):
-    """The steps after which the weights are averaged, from the definition: at the n-th time that e has reached."""
+    """The steps after which the weights are averaged, from the definition."""
     steps, wanted = [], start
     for step in range(STEPS):
         if ceil(210 * (step + 1) / STEPS) >= wanted:
@@ -69,7 +55,7 @@ def due(start, every):
     ],
 )
 def test_it_is_the_plain_mean_of_the_students_weights_at_the_averaging_epochs(data, turn, cycle, every, monkeypatch):
-    monkeypatch.setattr(average, "PASSES", 100)  # only the weights are looked at
+    monkeypatch.setattr(average, "STATISTICS_IMAGES", 100)  # only the weights matter here
     training = run(data=data, turn=turn, cycle=cycle, every=every)
     (student,), mean = training.method.students, training.method.followers[-1]
     history = []
@@ -86,14 +72,14 @@ def test_it_is_the_plain_mean_of_the_students_weights_at_the_averaging_epochs(da
 
 
 def test_averaging_once_is_the_student_of_mean_teacher_at_that_moment():
-    """Before its cycles start, the learning rate is mean teacher's too, and nobody learns from the average."""
+    """Before the cycles start, the learning rate is that of Mean Teacher, and the average teaches no student."""
     once = run(turn=200.0, cycle=50.0, every=1000.0)
-    plain = run("mean-teacher")
+    base = run("mean-teacher")
     for number in range(STEPS):
         once.advance(number)
     for number in range(due(150.0, 1000.0)[0] + 1):
-        plain.advance(number)
-    (student,) = plain.method.students
+        base.advance(number)
+    (student,) = base.method.students
     assert all(torch.equal(a, b) for a, b in zip(weights(once.method.answers[0]), weights(student), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(weights(once.method.students[0]), weights(student), strict=True))
 
@@ -109,7 +95,7 @@ def test_before_the_first_average_it_is_the_student_at_the_end_of_the_last_pass(
         if (number + 1) % training.batches.per_epoch == 0:
             last = {name: t.clone() for name, t in student.state_dict().items()}
             passes += 1
-        assert all(torch.equal(t, last[name]) for name, t in mean.net.state_dict().items())
+        assert same_state(mean.net, last)
     assert passes >= 2
     assert training.batches.per_epoch > 1
 
@@ -125,21 +111,21 @@ def test_a_run_that_ends_before_any_average_answers_with_its_last_student():
     assert all(torch.equal(a, b) for a, b in zip(weights(mean.net), weights(student), strict=True))
 
 
-def test_it_follows_and_does_not_own_its_student():
+def test_the_student_is_not_part_of_it():
     training = run()
     (student,), mean = training.method.students, training.method.followers[-1]
     assert mean.student is student
     assert mean.state_dict().keys() == {"count", *(f"net.{name}" for name in student.state_dict())}
     assert not any(p.requires_grad for p in mean.net.parameters())
-    net = call(nn.Linear(2, 2), "student 2")
+    net = set_role(nn.Linear(2, 2), "student 2")
     assert role(Average(net, None, 0, 1).net) == "average 2"
 
 
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
-def naive_statistics(mean, step, context, images=average.PASSES):
-    """Mean over batches of each layer's batch mean and (unbiased) variance, watched from outside."""
+def naive_statistics(mean, step, context, images=average.STATISTICS_IMAGES):
+    """Mean over batches of each layer's batch mean and (unbiased) variance, read by hooks."""
     net = deepcopy(mean.net).train()
     norms = {name: m for name, m in net.named_modules() if isinstance(m, _BatchNorm)}
     seen = {name: [] for name in norms}
@@ -150,9 +136,9 @@ def naive_statistics(mean, step, context, images=average.PASSES):
     step.seed_dropout("statistics", mean.net)
     size = len(step.batch)
     for start in range(0, len(order), size):
-        places = context.pool[order[start : start + size]]
-        if len(places) > 1:
-            net(context.weak(context.normalised(context.images[places]), views))
+        indices = context.pool[order[start : start + size]]
+        if len(indices) > 1:
+            net(context.weak(context.normalised(context.images[indices]), views))
     result = {}
     for name, batches in seen.items():
         flat = [batch.transpose(0, 1).flatten(1) for batch in batches]  # (C, B·H·W)
@@ -161,9 +147,9 @@ def naive_statistics(mean, step, context, images=average.PASSES):
     return result, len(batches)
 
 
-@pytest.mark.parametrize("images", [average.PASSES, 300])
+@pytest.mark.parametrize("images", [average.STATISTICS_IMAGES, 300])
 def test_statistics_are_the_plain_mean_over_batches_of_augmented_images(images, monkeypatch):
-    monkeypatch.setattr(average, "PASSES", images)
+    monkeypatch.setattr(average, "STATISTICS_IMAGES", images)
     training = run(data=DIGITS, turn=120.0, cycle=60.0, every=20.0)
     (student,), mean = training.method.students, training.method.followers[-1]
     checked = 0
@@ -171,7 +157,7 @@ def test_statistics_are_the_plain_mean_over_batches_of_augmented_images(images, 
         training.advance(number)
         if number in due(60.0, 20.0):
             checked += 1
-            expected, batches = naive_statistics(mean, training.step(number), mean.__dict__["_material"], images)
+            expected, batches = naive_statistics(mean, training.step(number), mean.context, images)
             assert batches == ceil(min(images, len(training.data.train)) / 205)
             got = mean.net.state_dict()
             for name, value in expected.items():
@@ -182,28 +168,27 @@ def test_statistics_are_the_plain_mean_over_batches_of_augmented_images(images, 
     assert {m.momentum for m in mean.net.modules() if isinstance(m, _BatchNorm)} == {0.1}
 
 
-def test_taking_statistics_leaves_the_student_and_the_weights_alone():
+def test_computing_statistics_changes_neither_the_student_nor_the_weights():
     training = run(data=DIGITS, turn=120.0, cycle=60.0)
     for number in range(10):
         training.advance(number)
     (student,), mean = training.method.students, training.method.followers[-1]
     before, averaged = deepcopy(student.state_dict()), weights(mean.net)
-    mean.take_statistics(training.step(10))
-    assert all(torch.equal(t, before[name]) for name, t in student.state_dict().items())
+    mean.compute_statistics(training.step(10))
+    assert same_state(student, before)
     assert all(torch.equal(a, b) for a, b in zip(weights(mean.net), averaged, strict=True))
     assert all(m.training for m in student.modules())
 
 
-def test_the_student_learns_as_if_nobody_averaged(monkeypatch):
-    monkeypatch.setattr(average, "PASSES", 100)
+def test_averaging_does_not_change_the_student(monkeypatch):
+    monkeypatch.setattr(average, "STATISTICS_IMAGES", 100)
     often, never = run(data=DIGITS, turn=120.0, cycle=60.0, every=1.0), run(data=DIGITS, turn=120.0, cycle=60.0)
     never.method.followers[-1].start = 1000.0
     for number in range(14):
         often.advance(number)
         never.advance(number)
     assert int(often.method.followers[-1].count) > 3
-    a, b = (training.method.students[0].state_dict() for training in (often, never))
-    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert same_state(often.method.students[0], never.method.students[0])
 
 
 # --- the learning rate ------------------------------------------------------------------------------------------------

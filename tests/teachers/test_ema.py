@@ -6,24 +6,25 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from builders import same_state
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
 from certus.core.schedules import Clock
-from certus.networks.roles import call, role
+from certus.networks.roles import role, set_role
 from certus.teachers import EMA
 
 STEPS = 12
 
 
 def at(step, steps):
-    """All that it reads of a step."""
+    """The only part of a step that it reads."""
     return SimpleNamespace(clock=Clock(step, steps))
 
 
 class Net(nn.Module):
-    """Parameters, a float buffer and whole-number buffers."""
+    """Parameters, a float buffer and integer buffers."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +43,7 @@ def randomise(net, random):
 
 
 def followed(decay, steps=STEPS, seed=0):
-    """A teacher after so many steps, and all that its student has been, from its initialisation on."""
+    """A teacher after this many steps, and all states of its student, from the initialisation on."""
     random = torch.Generator().manual_seed(seed)
     student = Net()
     randomise(student, random)
@@ -65,7 +66,7 @@ def test_teacher_is_the_closed_form_of_its_recursion(decay, steps, seed):
         assert torch.allclose(ema.net.state_dict()[name], expected, rtol=0, atol=1e-12)
 
 
-def test_at_first_the_teacher_is_the_plain_mean_of_all_that_the_student_was():
+def test_at_first_the_teacher_is_the_plain_mean_of_all_states_of_the_student():
     ema, history = followed(decay=0.99)
     expected = torch.stack([state["linear.weight"] for state in history]).mean(0)
     assert torch.allclose(ema.net.linear.weight, expected, rtol=0, atol=1e-12)
@@ -80,23 +81,23 @@ def test_decay_takes_over_after_the_start():
     assert ema.net.weight.item() == pytest.approx(0.01)
 
 
-def test_whole_number_buffers_are_copied():
+def test_integer_buffers_are_copied():
     ema, history = followed(decay=0.9)
     assert torch.equal(ema.net.count, history[-1]["count"])
     assert torch.equal(ema.net.mask, history[-1]["mask"])
     assert len({state["count"].item() for state in history}) == 2
 
 
-def test_following_does_not_touch_the_student():
+def test_following_does_not_change_the_student():
     student = Net()
     ema = EMA(student)
     randomise(student, torch.Generator().manual_seed(0))
     before = deepcopy(student.state_dict())
     ema.follow(at(0, 10))
-    assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
+    assert same_state(student, before)
 
 
-def test_the_student_is_followed_not_owned():
+def test_the_student_is_not_part_of_the_teacher():
     student = Net()
     ema = EMA(student)
     assert ema.student is student
@@ -108,7 +109,7 @@ def test_teacher_starts_as_a_copy_that_shares_nothing_with_its_student():
     student = Net()
     ema = EMA(student)
     own, theirs = ema.net.state_dict(), student.state_dict()
-    assert all(torch.equal(own[name], theirs[name]) for name in own)
+    assert same_state(own, theirs)
     assert not {t.data_ptr() for t in own.values()} & {t.data_ptr() for t in theirs.values()}
 
 
@@ -124,7 +125,7 @@ def test_teacher_never_trains_and_its_student_still_does():
     assert not any(p.requires_grad for p in ema.net.parameters())
 
 
-def test_a_teacher_restored_from_its_state_goes_on_bit_for_bit():
+def test_a_teacher_restored_from_its_state_continues_bit_for_bit():
     ema, _ = followed(decay=0.9)
     again = EMA(ema.student, 0.9)
     again.load_state_dict(ema.state_dict())
@@ -132,12 +133,12 @@ def test_a_teacher_restored_from_its_state_goes_on_bit_for_bit():
         randomise(ema.student, torch.Generator().manual_seed(step))
         ema.follow(at(step, 20))
         again.follow(at(step, 20))
-    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in ema.state_dict().items())
+    assert same_state(again, ema)
 
 
 @pytest.mark.parametrize(("student", "teacher"), [("student", "teacher"), ("student 2", "teacher 2")])
-def test_teacher_is_called_after_its_student(student, teacher):
-    net = call(Net(), student)
+def test_the_role_of_a_teacher_follows_that_of_its_student(student, teacher):
+    net = set_role(Net(), student)
     ema = EMA(net, 0.9)
     assert role(ema.net) == teacher
     assert role(net) == student

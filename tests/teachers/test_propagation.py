@@ -6,29 +6,24 @@ from math import log
 import numpy as np
 import pytest
 import torch
+from builders import HeadOnly, normal, plain_run, same_state, step_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.semi_supervised import LabelSpreading
-from torch import nn
 
-from certus.config import Config
 from certus.core.build_context import BuildContext
-from certus.core.schedules import Clock
-from certus.core.step import Batch, Step
 from certus.errors import UsageError
-from certus.methods import METHODS
+from certus.networks.references import refer
 from certus.teachers import Propagation
-from certus.teachers.diffusion import diffuse, graph, pseudo_labels, seeds
-from certus.training.build import build
-from certus.training.planning import complete
+from certus.teachers.diffusion import diffuse, graph, label_matrix, pseudo_labels
 from certus.views import Chain
 
 SEED = st.integers(0, 2**32)
 
 
 def features_of(seed, n, size=3):
-    return torch.randn(n, size, generator=torch.Generator().manual_seed(seed))
+    return normal(n, size, seed=seed)
 
 
 def dense_affinity(features, k, gamma):
@@ -70,7 +65,7 @@ def test_rows_in_several_chunks_are_the_rows_of_one(monkeypatch):
     assert np.allclose(graph(features, 4).toarray(), whole.toarray(), rtol=0, atol=1e-6)
 
 
-def test_an_image_without_a_friend_is_alone():
+def test_an_image_without_similar_neighbours_has_no_edge():
     features = torch.tensor([[1.0, 0.0], [0.9, 0.1], [-1.0, -0.05], [0.0, 0.0]])
     w = graph(features, 2).toarray()
     assert np.isfinite(w).all()
@@ -92,7 +87,7 @@ def problem(seed, n=16, classes=3):
     random = np.random.default_rng(seed)
     labels = np.full(n, -1)
     labels[:classes] = np.arange(classes)
-    y = seeds(torch.from_numpy(labels), classes)
+    y = label_matrix(torch.from_numpy(labels), classes)
     return graph(features_of(seed, n), 5), y, random.uniform(0, 1, n), labels
 
 
@@ -119,7 +114,7 @@ def test_damping_of_ones_is_none_and_of_zeros_one_step_from_the_labels(seed):
 
 @given(SEED, st.integers(3, 15))
 def test_a_node_damped_to_zero_passes_nothing_on(seed, silent):
-    """The others have what they would have if its links were cut, and it still hears them."""
+    """The others have the values that they would have without its edges, and it still receives theirs."""
     w, y, _, _ = problem(seed)
     damping = np.ones(len(y))
     damping[silent] = 0
@@ -132,7 +127,7 @@ def test_a_node_damped_to_zero_passes_nothing_on(seed, silent):
     assert np.allclose(got[silent], 0.9 * (w.toarray()[silent] @ got), rtol=0, atol=1e-5)
 
 
-def test_on_a_chain_nothing_passes_a_silent_node():
+def test_on_a_chain_nothing_passes_a_node_damped_to_zero():
     chain = np.diag(np.ones(4), 1) + np.diag(np.ones(4), -1)
     y = np.zeros((5, 1))
     y[0] = 1
@@ -149,7 +144,7 @@ def test_scikit_learn_spreads_the_same(seed, alpha):
     affinity = dense_affinity(features, 5, 3.0)
     theirs = LabelSpreading(kernel=lambda a, b: affinity, alpha=alpha, max_iter=2000, tol=1e-12)  # noqa: ARG005
     z = diffuse(graph(features, 5), y, alpha)
-    reached = z.sum(1) > 1e-3  # below, the tolerance of the conjugate gradient shows
+    reached = z.sum(1) > 1e-3  # smaller values show the tolerance of the conjugate gradient
     assert reached.sum() >= 12
     theirs.fit(features.numpy().astype(np.float64), labels)
     assert np.allclose((z / z.sum(1, keepdims=True))[reached], theirs.label_distributions_[reached], rtol=0, atol=1e-4)
@@ -159,8 +154,8 @@ def test_scikit_learn_spreads_the_same(seed, alpha):
 
 
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=12))
-def test_seeds_share_one_among_the_labelled_of_a_class(labels):
-    got = seeds(torch.tensor(labels), 4)
+def test_each_class_shares_1_among_its_labelled_images(labels):
+    got = label_matrix(torch.tensor(labels), 4)
     for i, label in enumerate(labels):
         for c in range(4):
             assert got[i, c] == pytest.approx(1 / labels.count(c) if label == c else 0)
@@ -169,7 +164,7 @@ def test_seeds_share_one_among_the_labelled_of_a_class(labels):
 @given(st.lists(st.integers(-1, 2), min_size=1, max_size=12), SEED)
 def test_pseudo_labels_are_loops_over_images_and_classes(labels, seed):
     n, classes = len(labels), 3
-    z = torch.randn(n, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    z = normal(n, classes, seed=seed, dtype=torch.float64)
     guess, weight, balance = pseudo_labels(z, torch.tensor(labels))
     expected, sure = [], []
     for i in range(n):
@@ -187,14 +182,14 @@ def test_pseudo_labels_are_loops_over_images_and_classes(labels, seed):
         assert balance[c].item() == pytest.approx(n / classes / max(expected.count(c), 1))
 
 
-def test_what_nothing_has_reached_counts_nothing_and_labels_are_kept():
+def test_an_image_that_no_label_reaches_has_weight_0_and_labels_are_kept():
     z = torch.tensor([[0.0, 0.0], [0.2, 0.8], [-0.1, 0.0], [0.5, 0.5]], dtype=torch.float64)
     guess, weight, _ = pseudo_labels(z, torch.tensor([-1, 0, -1, -1]))
     assert weight.tolist() == pytest.approx([0, 1, 0, 0], abs=1e-6)
-    assert guess[1] == 0  # against what arrived
+    assert guess[1] == 0  # although the other class arrived
 
 
-def test_every_class_weighs_the_same_in_the_whole():
+def test_every_class_has_the_same_total_weight():
     _, z = torch.manual_seed(0), torch.rand(50, 3, dtype=torch.float64) * torch.tensor([3.0, 1.0, 1.0])
     guess, _, balance = pseudo_labels(z, torch.full((50,), -1))
     total = [sum(balance[c].item() for label in guess.tolist() if label == c) for c in range(3)]
@@ -204,28 +199,16 @@ def test_every_class_weighs_the_same_in_the_whole():
 # --- as a teacher -----------------------------------------------------------------------------------------------------
 
 
-class Net(nn.Module):
-    """Its features are the images."""
-
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.noise, self.head = nn.Dropout(dropout), nn.Linear(2, 2)
-
-    def forward(self, images):
-        return self.head(self.noise(images))
-
-
 def clusters(seed, n=60):
     """Two clusters at a right angle, one label each, and the truth."""
     truth = torch.arange(n) % 2
-    noise = 0.15 * torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
-    images = torch.eye(2)[truth] + noise
+    images = torch.eye(2)[truth] + 0.15 * normal(n, 2, seed=seed)
     labels = torch.full((n,), -1)
     labels[:2] = truth[:2]
     return images, labels, truth
 
 
-def material_of(images, labels, pool=None):
+def context_of(images, labels, pool=None):
     everything = torch.arange(len(labels))
     return BuildContext(
         network=None,
@@ -238,19 +221,18 @@ def material_of(images, labels, pool=None):
     )
 
 
-def step_at(number, context, per_epoch=1, steps=210):
-    index = torch.arange(len(context.labels))
-    clock = Clock(number, steps, len(index), per_epoch)
-    return Step(Batch(context.images, context.labels, index), clock, {"weak": Chain()}, 0)
+def step_at(number, context, per_epoch=1):
+    """A step of 210 on all images."""
+    return step_of(context.images, context.labels, number=number, steps=210, per_epoch=per_epoch)
 
 
 @pytest.mark.parametrize("draws", [0, 5])
 @pytest.mark.parametrize("seed", range(5))
 def test_two_clusters_get_the_right_labels(seed, draws):
     images, labels, truth = clusters(seed)
-    context = material_of(images, labels)
+    context = context_of(images, labels)
     torch.manual_seed(seed)
-    source = Propagation(Net(0.3), context, start=0, neighbours=10, draws=draws)
+    source = Propagation(HeadOnly(2, 2, 0.3), context, start=0, neighbours=10, draws=draws)
     step = step_at(0, context)
     source.follow(step)
     target = source(step)
@@ -260,18 +242,18 @@ def test_two_clusters_get_the_right_labels(seed, draws):
     assert (target.logits.softmax(1).amax(1) == 1).all()
 
 
-def test_there_is_nothing_before_the_start_and_then_a_graph_after_every_pass():
+def test_there_is_no_graph_before_the_start_and_a_new_one_after_every_pass():
     images, labels, _ = clusters(0)
-    context = material_of(images, labels)
-    source, renewed = Propagation(Net(), context, start=10, neighbours=10), []
-    plain = source.renew
-    source.renew = lambda step: (renewed.append(step.clock.step), plain(step))
+    context = context_of(images, labels)
+    source, rebuilt = Propagation(HeadOnly(2, 2), context, start=10, neighbours=10), []
+    rebuild = source.rebuild
+    source.rebuild = lambda step: (rebuilt.append(step.clock.step), rebuild(step))
     for number in range(20):  # e = number + 1, a pass is four steps
         step = step_at(number, context, per_epoch=4)
         if number < 10:
             assert (source(step).weight == 0).all()
         source.follow(step)
-    assert renewed == [9, 11, 15, 19]
+    assert rebuilt == [9, 11, 15, 19]
     assert (source(step).weight > 0).any()
 
 
@@ -282,8 +264,8 @@ def test_images_outside_the_pool_take_no_part():
     other[50:] = torch.nan
     sources = []
     for pictures in (one, other):
-        context = material_of(pictures, labels, pool)
-        source = Propagation(Net(), context, start=0, neighbours=10)
+        context = context_of(pictures, labels, pool)
+        source = Propagation(HeadOnly(2, 2), context, start=0, neighbours=10)
         torch.manual_seed(0)
         source.follow(step_at(0, context))
         sources.append(source)
@@ -295,10 +277,10 @@ def test_images_outside_the_pool_take_no_part():
 
 def test_weights_are_those_of_the_functions_on_the_students_features():
     images, labels, _ = clusters(3)
-    context = material_of(images, labels)
-    source = Propagation(Net(0.5), context, start=0, neighbours=7, gamma=2.0, alpha=0.8)
+    context = context_of(images, labels)
+    source = Propagation(HeadOnly(2, 2, 0.5), context, start=0, neighbours=7, gamma=2.0, alpha=0.8)
     source.follow(step_at(0, context))
-    z = diffuse(graph(images, 7, 2.0), seeds(labels, 2), 0.8)  # features without dropout
+    z = diffuse(graph(images, 7, 2.0), label_matrix(labels, 2), 0.8)  # features without dropout
     guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
     assert torch.equal(source.labels, guess)
     assert torch.allclose(source.weights, (weight * balance[guess]).float())
@@ -307,33 +289,24 @@ def test_weights_are_those_of_the_functions_on_the_students_features():
 def test_damping_needs_dropout():
     images, labels, _ = clusters(0)
     with pytest.raises(UsageError, match="dropout"):
-        Propagation(Net(0.0), material_of(images, labels), draws=5)
+        Propagation(HeadOnly(2, 2), context_of(images, labels), draws=5)
 
 
 # --- in a run ---------------------------------------------------------------------------------------------------------
 
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-}
-SMALL = {"data": "moons", "labels": 6, "validation": 20, "width": 8, "labelled_batch": 6, "unlabelled_batch": 200}
-
-
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
+SMALL = {"labels": 6, "validation": 20, "width": 8, "labelled_batch": 6, "unlabelled_batch": 200}
 
 
 def run(method="label-propagation", **options):
-    return build(complete(plain({**SMALL, "method": method, "steps": 12, "threads": 1, "options": options})))
+    return plain_run(method, options, steps=12, **SMALL)
 
 
 @pytest.mark.parametrize("method", ["label-propagation", "mean-teacher-label-propagation"])
 @pytest.mark.parametrize("damp", [False, True])
-def test_in_a_run_the_term_wakes_after_the_start_for_unlabelled_images(method, damp):
+def test_in_a_run_the_term_is_active_after_the_start_for_unlabelled_images(method, damp):
     training = run(method, start=100.0, neighbours=10, damp=damp)
     source = training.method.followers[-1]
-    for number in range(10):  # step 5 is the first with e = 17.5 (step + 1) ≥ 100; what it builds is taught in step 6
+    for number in range(10):  # step 5 is the first with e = 17.5 (step + 1) ≥ 100; its graph is first used in step 6
         step = training.step(number)
         target, loss = source(step), training.advance(number)["propagated"]
         assert (target.weight.max() > 0) == (loss > 0) == (number > 5)
@@ -344,15 +317,13 @@ def test_validation_images_are_never_part_of_the_graph():
     honest, blind = run(start=20.0, neighbours=10), run(start=20.0, neighbours=10)
     parts, (source,) = blind.split, blind.method.followers
     assert len(parts.validation) == 20
-    context = source.__dict__["_material"]
-    images = context.images.clone()
+    images = source.context.images.clone()
     images[parts.validation] = torch.nan
-    source.__dict__["_material"] = replace(context, images=images)
+    refer(source, context=replace(source.context, images=images))
     for number in range(8):
         honest.advance(number)
         blind.advance(number)
     assert source.built
     assert (source.weights[parts.validation] == 0).all()
     assert (source.weights[parts.unlabelled] > 0).any()
-    expected, got = honest.method.state.state_dict(), blind.method.state.state_dict()
-    assert all(torch.equal(expected[name], got[name]) for name in expected)
+    assert same_state(honest.method.state, blind.method.state)

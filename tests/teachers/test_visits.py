@@ -1,4 +1,4 @@
-"""Certainty over visits: mixtures of moments against the draws that they stand for, and what is remembered when."""
+"""Certainty over visits: mixtures of moments against those of all draws, and what is stored at which visit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_mixture_has_the_moments_of_all_draws_together(old: int, new: int, see
         assert torch.allclose(getattr(mixed, metric), METRICS[metric](together), atol=1e-9), metric
 
 
-def test_a_share_of_one_forgets_and_of_none_keeps() -> None:
+def test_a_share_of_one_forgets_the_past_and_a_share_of_zero_keeps_it() -> None:
     a, b = summary(drawn(3, 0)), summary(drawn(3, 1))
     for share, expected in ((1.0, b), (0.0, a)):
         mixed = mix(a, b, torch.full((4,), share, dtype=torch.float64))
@@ -49,13 +49,13 @@ def remembering(**options: object) -> Run:
     return build(complete(resolve({**given, "unlabelled_batch": 30, "options": {"remember": True, **options}})))
 
 
-def test_the_first_visit_is_ranked_by_its_own_draws_and_then_remembered() -> None:
+def test_the_first_visit_is_ranked_by_its_own_draws_and_then_stored() -> None:
     run = remembering()
     visits = run.method.terms["consistency"].source  # type: ignore[attr-defined]
     step = run.step(0)
     fresh = visits.source.moments(step).summary()
     assert torch.allclose(visits.mixed(step).pe, fresh.pe, atol=1e-6)
-    assert visits.visits.sum() == 0  # asking changes nothing
+    assert visits.visits.sum() == 0  # a mixture alone stores nothing
     visits.follow(step)
     seen = step.batch.index.unique()
     assert (visits.visits[seen] == 1).all()
@@ -76,7 +76,7 @@ def test_a_second_visit_is_mixed_half_and_half() -> None:
     assert torch.allclose(visits.mixed(second).mean, (before + fresh.mean) / 2, atol=1e-6)
 
 
-def test_nothing_is_remembered_when_no_rank_was_asked_for() -> None:
+def test_nothing_is_stored_when_no_rank_is_used() -> None:
     run = remembering(beta=1e9, probabilistic=False, temper=False)
     for number in range(3):
         run.advance(number)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from certus.cli.main import run
 from certus.config import resolve
 from certus.errors import UsageError
-from certus.methods.rotation import TellTurn
+from certus.methods.rotation import PredictRotation
 from certus.model import load
 from certus.training.build import build
 from certus.training.planning import complete
@@ -35,7 +35,7 @@ def test_the_term_is_the_cross_entropy_of_the_four_turns() -> None:
     expected = torch.stack(
         [F.cross_entropy(student(torch.rot90(x, k, (2, 3))), torch.full((len(x),), k)) for k in range(4)]
     ).mean()
-    assert TellTurn(student, "a")(step).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert PredictRotation(student, "a")(step).item() == pytest.approx(expected.item(), rel=1e-5)
     assert student(x).shape[1] == 4
 
 

@@ -6,53 +6,22 @@ from math import log
 
 import pytest
 import torch
+from builders import normal, plain_run, small_network, small_step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certus.config import Config
 from certus.core.losses import kl
-from certus.core.schedules import Clock
-from certus.core.step import Batch, Step
 from certus.core.student import Adversarial, See
-from certus.methods import METHODS
-from certus.networks.cnn13 import CNN13
-from certus.networks.mlp import MLP
 from certus.teachers import Own
-from certus.training.build import build
-from certus.training.planning import complete
-from certus.views import weak
 from certus.views.adversarial import unit, worst_direction, worst_sign
 
 SEEDS = range(5)
-SETTINGS = {  # not those of the presets, which are tuned anew now and then
-    "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
-    "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
-}
 MOONS = {"data": "moons", "labels": 6, "width": 8, "labelled_batch": 6, "unlabelled_batch": 10}
 DIGITS = {"data": "digits", "labels": 10, "width": 4, "labelled_batch": 5, "unlabelled_batch": 9}
 
 
-def plain(given):
-    """The method's own defaults where nothing is given."""
-    options = METHODS[given["method"]].defaults() | dict(given.get("options", {}))
-    return Config(**SETTINGS[given["data"]] | dict(given) | {"options": options})
-
-
 def vat(options=None, **settings):
-    given = {"method": "vat", "validation": 0, "steps": 6, "threads": 1, "options": options or {}}
-    return build(complete(plain({**given, **settings})))
-
-
-def network(name, seed=0):
-    torch.manual_seed(seed)
-    return {"mlp": lambda: MLP(16, 3, width=32, dropout=0.2), "cnn13": lambda: CNN13(1, 3, width=4, small=True)}[name]()
-
-
-def step_of(name, seed=0, number=0, count=24):
-    shape = {"mlp": (16,), "cnn13": (1, 8, 8)}[name]
-    images = torch.randn(count, *shape, generator=torch.Generator().manual_seed(seed))
-    batch = Batch(images, torch.full((count,), -1), torch.arange(count))
-    return Step(batch, Clock(number, 100, count), {"weak": weak(noise=0.1)}, seed)
+    return plain_run("vat", options, steps=6, **settings)
 
 
 every_network = pytest.mark.parametrize("name", ["mlp", "cnn13"])
@@ -63,18 +32,18 @@ every_network = pytest.mark.parametrize("name", ["mlp", "cnn13"])
 
 @given(st.integers(0, 2**32), st.floats(-22, 18), st.sampled_from([(5,), (2, 3, 3)]))
 def test_unit_has_length_one_per_image_and_keeps_the_direction(seed, power, shape):
-    direction = torch.randn(4, *shape, generator=torch.Generator().manual_seed(seed)) * 10**power
+    direction = normal(4, *shape, seed=seed) * 10**power
     for given_, got in zip(direction.double(), unit(direction).double(), strict=True):
         assert torch.allclose(got, given_ / given_.norm(), rtol=0, atol=1e-6)
 
 
-def test_a_direction_of_zeros_stays_zeros_and_leaves_the_others_alone():
+def test_a_direction_of_zeros_stays_zeros_and_does_not_change_the_others():
     direction = torch.tensor([[0.0, 0.0], [3.0, 4.0], [-0.0, 0.0]])
     assert torch.allclose(unit(direction), torch.tensor([[0.0, 0.0], [0.6, 0.8], [0.0, 0.0]]))
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-20, 1e-30, 1e-38, 1e-45])
-def test_tiny_gradients_stay_finite_and_point_where_they_did(size):
+def test_tiny_gradients_stay_finite_and_keep_their_direction(size):
     got = unit(size * torch.tensor([[1.0, -2.0, 2.0]]))
     assert torch.isfinite(got).all()
     assert got.norm() <= 1 + 1e-6
@@ -100,7 +69,7 @@ def quadratic(hessian):
 @given(st.integers(0, 2**32), st.floats(1e-6, 10))
 def test_one_iteration_is_one_product_with_the_hessian(seed, xi):
     hessian, _ = hessians(seed)
-    start = torch.randn(3, 6, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
+    start = normal(3, 6, seed=seed + 1, dtype=torch.float64)
     got = worst_direction(quadratic(hessian), start, xi, iterations=1)
     for i in range(3):
         product = hessian[i] @ start[i]
@@ -110,19 +79,19 @@ def test_one_iteration_is_one_product_with_the_hessian(seed, xi):
 @given(st.integers(0, 2**32))
 def test_many_iterations_find_the_main_eigenvector(seed):
     hessian, main = hessians(seed)
-    start = torch.randn(3, 6, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
+    start = normal(3, 6, seed=seed + 1, dtype=torch.float64)
     got = worst_direction(quadratic(hessian), start, iterations=80)
     assert torch.allclose((got * main).sum(1).abs(), torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
 def test_each_iteration_comes_closer():
     hessian, main = hessians(0, count=3)
-    start = torch.randn(3, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    start = normal(3, 6, seed=1, dtype=torch.float64)
     aligned = [(worst_direction(quadratic(hessian), start, iterations=n) * main).sum(1).abs() for n in range(8)]
     assert all((later > earlier).all() for earlier, later in pairwise(aligned))
 
 
-def test_the_direction_is_a_constant():
+def test_the_direction_carries_no_gradient():
     weight = torch.ones(2, 3, requires_grad=True)
     got = worst_direction(lambda r: (weight * r).square().sum(1), torch.randn(2, 3))
     assert not got.requires_grad
@@ -135,43 +104,43 @@ def test_the_direction_is_a_constant():
 @every_network
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_adversarial_direction_changes_the_answer_more_than_a_random_one(name, seed):
-    net, step = network(name, seed), step_of(name, seed)
+    net, step = small_network(name, seed), small_step(name, seed)
     one = torch.ones(len(step.batch))
     clean, x, epsilon = step.learn(net, "a").detach(), step.view("a"), 0.5
-    random = unit(torch.randn(x.shape, generator=torch.Generator().manual_seed(seed + 100)))
+    random = unit(normal(*x.shape, seed=seed + 100))
 
     @torch.no_grad()
     def change(images):
         return kl(step.probe(net, images, "a"), clean, one).mean()
 
-    pushed = Adversarial(net, "a", epsilon).pushed(step)
-    assert torch.allclose((pushed - x).flatten(1).norm(dim=1), torch.full((len(x),), epsilon), rtol=1e-4)
-    assert change(pushed) > 1.2 * change(x + epsilon * random)
+    perturbed = Adversarial(net, "a", epsilon).perturbed(step)
+    assert torch.allclose((perturbed - x).flatten(1).norm(dim=1), torch.full((len(x),), epsilon), rtol=1e-4)
+    assert change(perturbed) > 1.2 * change(x + epsilon * random)
 
 
 @every_network
-def test_the_direction_is_that_of_the_step_and_its_perturbation(name):
-    net = network(name)
-    first = Adversarial(net, "a").pushed(step_of(name))
-    assert torch.equal(first, Adversarial(net, "a").pushed(step_of(name)))
-    assert not torch.equal(first, Adversarial(net, "a").pushed(step_of(name, number=1)))
-    assert not torch.equal(first, Adversarial(net, "b").pushed(step_of(name)))
+def test_the_direction_is_a_function_of_the_step_and_the_perturbation(name):
+    net = small_network(name)
+    first = Adversarial(net, "a").perturbed(small_step(name))
+    assert torch.equal(first, Adversarial(net, "a").perturbed(small_step(name)))
+    assert not torch.equal(first, Adversarial(net, "a").perturbed(small_step(name, number=1)))
+    assert not torch.equal(first, Adversarial(net, "b").perturbed(small_step(name)))
 
 
 @every_network
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_the_divergence_equals_a_naive_computation(name, iterations):
     """Every pass has the same dropout; images and classes one by one."""
-    net, epsilon, xi = network(name), 0.7, 0.05
-    step = step_of(name, count=8)
+    net, epsilon, xi = small_network(name), 0.7, 0.05
+    step = small_step(name, count=8)
     read = Adversarial(net, "a", epsilon, xi, iterations)
     got = kl(read(step), Own(net, "a")(step).logits, torch.ones(8)).detach()
 
-    again = step_of(name, count=8)
+    again = small_step(name, count=8)
     x = again.view("a")
 
     def answer(images):
-        torch.manual_seed(0)  # whatever it was, the step's own dropout follows
+        torch.manual_seed(0)  # the state before does not matter
         again.seed_dropout("a", net)
         return net(images).softmax(1)
 
@@ -183,21 +152,21 @@ def test_the_divergence_equals_a_naive_computation(name, iterations):
     for _ in range(iterations):
         direction = torch.stack([d / d.norm() for d in direction])
         r = (xi * direction).requires_grad_()
-        said = answer(x + r)
-        (direction,) = torch.autograd.grad(sum(divergence(clean[i], said[i]) for i in range(8)), r)
+        shifted = answer(x + r)
+        (direction,) = torch.autograd.grad(sum(divergence(clean[i], shifted[i]) for i in range(8)), r)
     direction = torch.stack([d / d.norm() for d in direction])
-    said = answer(x + epsilon * direction).detach()
-    expected = torch.stack([divergence(clean[i], said[i]) for i in range(8)])
+    shifted = answer(x + epsilon * direction).detach()
+    expected = torch.stack([divergence(clean[i], shifted[i]) for i in range(8)])
     assert expected.max() > 1e-4
     assert torch.allclose(got, expected, rtol=2e-3, atol=1e-6)
 
 
 @every_network
-def test_the_inner_passes_leave_no_trace(name):
-    net = network(name)
+def test_the_inner_passes_change_no_state(name):
+    net = small_network(name)
     alone = deepcopy(net)
-    Adversarial(net, "a", iterations=2)(step_of(name))
-    step_of(name).learn(alone, "a")
+    Adversarial(net, "a", iterations=2)(small_step(name))
+    small_step(name).learn(alone, "a")
     for (buffer, moved), expected in zip(net.named_buffers(), alone.buffers(), strict=True):
         assert torch.equal(moved, expected), buffer
     assert all(p.grad is None for p in net.parameters())
@@ -219,7 +188,7 @@ def test_in_a_run_statistics_are_those_of_the_clean_pass_alone():
 
 
 @pytest.mark.parametrize("data", [MOONS, DIGITS], ids=["vectors", "images"])
-def test_an_image_that_does_not_move_costs_nothing_and_one_that_hardly_moves_hardly_anything(data):
+def test_the_term_is_0_without_a_perturbation_and_small_with_a_small_one(data):
     def term(epsilon):
         training = vat({"epsilon": epsilon}, **data)
         return training.method.losses(training.step(2))["adversarial"].item()
@@ -231,7 +200,7 @@ def test_an_image_that_does_not_move_costs_nothing_and_one_that_hardly_moves_har
     assert term(1e-3) < 1e-3 * far
 
 
-def test_vat_without_movement_learns_what_the_labels_alone_teach():
+def test_vat_without_a_perturbation_learns_from_the_labels_alone():
     still, unweighted = vat({"epsilon": 0.0}, **DIGITS), vat({"weight": 0.0}, **DIGITS)
     for number in range(4):
         for training in (still, unweighted):
@@ -283,7 +252,7 @@ def test_worst_sign_is_the_sign_of_finite_differences(seed):
     assert checked >= 10
 
 
-def test_worst_sign_is_zero_where_nothing_depends_on_the_image_and_a_constant():
+def test_worst_sign_is_0_where_the_loss_does_not_depend_on_the_image_and_carries_no_gradient():
     x = torch.randn(2, 3, requires_grad=True)
     got = worst_sign(lambda images: images[:, 0].square(), x)
     assert (got[:, 1:] == 0).all()

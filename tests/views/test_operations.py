@@ -1,4 +1,4 @@
-"""Every operation against Pillow, image by image, and what must hold for any image."""
+"""Every operation against Pillow, image by image, and properties that hold for all images."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pictures(channels: int, size: tuple[int, int]) -> torch.Tensor:
 
 
 def spread(low: float, high: float, count: int) -> torch.Tensor:
-    """The whole range, in an order that has nothing to do with the pictures'."""
+    """The whole range, in a random order."""
     return torch.linspace(low, high, count)[torch.randperm(count, generator=torch.Generator().manual_seed(1))]
 
 
@@ -172,7 +172,7 @@ def test_keeps_shape_dtype_and_its_input(call):
 
 @settings(max_examples=80, deadline=None)
 @given(calls())
-def test_images_of_a_batch_do_not_touch_each_other(call):
+def test_images_of_a_batch_do_not_affect_each_other(call):
     name, images, magnitudes = call
     together = getattr(ops, name)(images, magnitudes)
     for i in range(len(images)):
@@ -239,12 +239,12 @@ def test_images_of_two_channels_have_no_grey():
 @given(batches(), st.integers(0, 9), st.integers(0, 255), st.randoms(use_true_random=False))
 def test_cutout_against_a_loop(images, side, fill, random):
     b, _, h, w = images.shape
-    places = [(random.randrange(h), random.randrange(w)) for _ in range(b)]
+    centres = [(random.randrange(h), random.randrange(w)) for _ in range(b)]
     expected = images.clone()
-    for image, (row, column) in zip(expected, places, strict=True):
+    for image, (row, column) in zip(expected, centres, strict=True):
         top, left = row - side // 2, column - side // 2
         image[:, max(top, 0) : max(top + side, 0), max(left, 0) : max(left + side, 0)] = fill
-    row, column = torch.tensor(places, dtype=torch.long).view(-1, 2).unbind(1)
+    row, column = torch.tensor(centres, dtype=torch.long).view(-1, 2).unbind(1)
     before = images.clone()
     for x in (images, images.double()):
         result = ops.cutout(x, row, column, side, fill)

@@ -1,4 +1,4 @@
-"""The policy: ranges, draws, grouping, Cutout, and the way from normalised images and back."""
+"""RandAugment: ranges, draws, grouping, Cutout, and the conversion from normalised images and back."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_higher_level_is_stronger(pool, name):
 
 
 @POOLS
-def test_each_image_goes_through_what_it_drew(pool):
+def test_each_image_gets_the_operation_that_it_drew(pool):
     images, g = noise(60), generator("draw")
     draw = Draw(
         torch.randint(len(pool) + 1, (60,), generator=g),
@@ -164,7 +164,7 @@ def test_returns_levels_of_the_same_shape_and_dtype(seed, channels, pool, magnit
         assert level.max() < 255.01
 
 
-def test_the_given_generator_is_the_only_source_of_chance():
+def test_the_given_generator_is_the_only_source_of_randomness():
     augment, x = RandAugment(MEAN, STD), normal(noise())
     state = torch.get_rng_state()
     results = [augment(x, generator("a")), augment(x, generator("a")), augment(x, generator("b"))]
@@ -173,14 +173,14 @@ def test_the_given_generator_is_the_only_source_of_chance():
     assert not torch.equal(results[0], results[2])
 
 
-def test_images_of_a_batch_do_not_touch_each_other():
+def test_images_of_a_batch_do_not_affect_each_other():
     augment, x = RandAugment(MEAN, STD, probability=1), normal(noise())
     other = torch.where((torch.arange(40) == 7)[:, None, None, None], normal(noise(seed=1)), x)
     same = (augment(x, generator(0)) == augment(other, generator(0))).flatten(1).all(1)
     assert same.tolist() == [i != 7 for i in range(40)]
 
 
-def test_equal_images_get_views_of_their_own():
+def test_equal_images_get_different_views():
     x = normal(noise(1)).expand(50, -1, -1, -1)
     assert len(RandAugment(MEAN, STD)(x, generator(0)).unique(dim=0)) > 40
 
@@ -254,10 +254,10 @@ def test_cutout_fills_one_square_per_image():
     assert x.eq(1).all()
 
 
-def test_cutout_is_as_likely_at_every_place():
-    places = (Cutout(0.01)(torch.ones(9600, 1, 8, 6), generator(0)) == 0).sum((0, 1))  # of one pixel, 200 expected
-    assert places.shape == (8, 6)
-    assert 140 < places.min() <= places.max() < 260
+def test_cutout_is_as_likely_at_every_pixel():
+    counts = (Cutout(0.01)(torch.ones(9600, 1, 8, 6), generator(0)) == 0).sum((0, 1))  # of one pixel, 200 expected
+    assert counts.shape == (8, 6)
+    assert 140 < counts.min() <= counts.max() < 260
 
 
 def test_cutout_sizes():
@@ -285,8 +285,8 @@ def test_senseless_settings_are_refused(options, message):
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (4, 3, 4), (5, 1, 4, 4)])
-def test_what_is_not_such_an_image_is_refused(shape):
-    with pytest.raises(ValueError, match=r"images must be \(B, 3, H, W\)"):
+def test_inputs_that_are_no_such_images_are_refused(shape):
+    with pytest.raises(ValueError, match=r"Images must be \(B, 3, H, W\)"):
         RandAugment(MEAN, STD)(torch.zeros(shape), generator(0))
 
 

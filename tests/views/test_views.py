@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certus.errors import UsageError
 from certus.views import Chain, Flip, Noise, Translate, weak
 
 seeds = st.integers(0, 2**32)
@@ -42,7 +43,7 @@ def test_translate_pads_by_reflection_and_cuts(b, c, h, w, seed, data):
     assert all(shift_of(before, after, pixels) for before, after in zip(images, moved, strict=True))
 
 
-def test_every_image_gets_a_shift_of_its_own_and_every_shift_is_as_likely():
+def test_every_image_gets_its_own_shift_and_all_shifts_are_equally_likely():
     n, pixels = 2500, 2
     images = images_of(1, 1, 6, 6).expand(n, -1, -1, -1)
     moved = Translate(pixels)(images, random())
@@ -67,7 +68,7 @@ def test_translate_by_0_pixels_changes_nothing():
 @pytest.mark.parametrize("pixels", [4, 5, 100])
 def test_a_shift_too_large_for_the_image_is_refused(h, w, pixels):
     Translate(3)(images_of(h=h, w=w), random())
-    with pytest.raises(ValueError, match=f"shift of {pixels} pixels is too large for images of {h}×{w}"):
+    with pytest.raises(UsageError, match=f"`translate` must be less than .* 4 pixels, but is {pixels}"):
         Translate(pixels)(images_of(h=h, w=w), random())
 
 
@@ -123,7 +124,7 @@ def test_an_empty_chain_gives_the_images_themselves():
         ({"translate": 1, "flip": True, "noise": 0.2}, (Translate(1), Flip(), Noise(0.2))),
     ],
 )
-def test_weak_view_has_the_parts_that_were_asked_for(settings, parts):
+def test_weak_view_has_the_parts_of_its_settings(settings, parts):
     assert weak(**settings) == Chain(parts)
 
 

@@ -1,4 +1,4 @@
-"""How sure a teacher is of its answer: T stochastic draws of the answer -> one number per image, larger = less sure.
+"""Uncertainty metrics: T stochastic answers of a network -> one number per image, larger = less certain.
 
 Every metric maps probabilities (T, B, C) to (B,). 0·log 0 = 0, variances are population variances (1/T).
 """
@@ -28,7 +28,7 @@ def predictive_entropy(draws: Tensor) -> Tensor:
 
 
 def mutual_information(draws: Tensor) -> Tensor:
-    """MI = PE − mean_t H_t: what the draws disagree about."""
+    """MI = PE − mean_t H_t: the disagreement of the draws."""
     return predictive_entropy(draws) - entr(draws).sum(-1).mean(0)
 
 
@@ -41,7 +41,7 @@ def predictive_ratio(draws: Tensor) -> Tensor:
 
 
 def unconfidence(probabilities: Tensor) -> Tensor:
-    """1 − max_c p_c of one clean answer (B, C): no draws, the reference that draws must beat."""
+    """1 − max_c p_c of one clean answer (B, C). It needs no draws, so it is the reference that draws must beat."""
     return 1.0 - probabilities.amax(-1)
 
 

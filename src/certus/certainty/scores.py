@@ -1,4 +1,4 @@
-"""How good probabilities are: pure functions of (N, C) probabilities and (N,) labels."""
+"""Scores of probabilities: pure functions of (N, C) probabilities and (N,) labels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def negative_log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def brier(probabilities: Tensor, labels: Tensor) -> float:
-    """mean Σ_c (p_c − 1[c = label])²: 0 is perfect, 2 the worst."""
+    """mean Σ_c (p_c − 1[c = label])²: 0 is the best, 2 the worst."""
     truth = torch.nn.functional.one_hot(labels, probabilities.shape[1]).double()
     return (probabilities.double() - truth).square().sum(1).mean().item()
 
@@ -43,8 +43,8 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
     """ECE: Σ_b n_b/N |accuracy_b − confidence_b| over equal bins of the confidence, in percent."""
     confidence = probabilities.double().amax(1)
     right = 1.0 - wrong(probabilities, labels)
-    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, right - confidence)
+    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, right - confidence)
     return 100.0 * gap.abs().sum().item() / len(labels)
 
 

@@ -1,10 +1,10 @@
-"""Certainty from a stream of draws: what T answers say, in memory that does not grow with T.
+"""Uncertainty metrics from draws that arrive one by one, in memory that does not grow with T.
 
 Welford's recurrences, x_1, x_2, … with mean m and sum of squared deviations S:
 
     δ = x_t − m,   m ← m + δ/t,   S ← S + δ (x_t − m),   Var = S/T
 
-in double precision: of a network that is sure of all its answers, only the last digits of p differ between draws.
+in double precision: when a network is very certain, its draws differ only in the last digits of p.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.special import entr
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What draws said of each image: enough for PV, EV, PE and MI, and to be mixed with what others said."""
+    """Moments of each image's draws: enough to compute PV, EV, PE and MI, and to be mixed with other moments."""
 
     mean: Tensor  # (B, C)  of p
     variance: Tensor  # (B,)  Σ_c Var_t p_tc
@@ -49,7 +49,7 @@ def mix(old: Summary, new: Summary, share: Tensor) -> Summary:
         w = share.view(-1, *[1] * (a.dim() - 1))
         return (1 - w) * a + w * b
 
-    apart = share * (1 - share)  # E[(m − m̄)²] of two means that lie Δ apart is s(1−s)Δ²
+    apart = share * (1 - share)  # for two means at distance Δ, E[(m − m̄)²] = s(1−s)Δ²
     return Summary(
         between(old.mean, new.mean),
         between(old.variance, new.variance) + apart * (old.mean - new.mean).square().sum(1),
@@ -59,7 +59,7 @@ def mix(old: Summary, new: Summary, share: Tensor) -> Summary:
 
 
 class Moments:
-    """Running moments of draws of probabilities, and the metrics of `certus.certainty.metrics` from them."""
+    """Running moments of drawn probabilities, and the metrics of `certus.certainty.metrics` computed from them."""
 
     def __init__(self, batch: int, classes: int, device: torch.device | str = "cpu") -> None:
         self.draws = 0
@@ -68,12 +68,12 @@ class Moments:
         self._spread = torch.zeros(batch, dtype=torch.float64, device=device)  # (B,)  T Σ_c Var_t p_tc
         self._entropy = torch.zeros_like(self._spread)  # (B,)  mean of H
         self._entropy_spread = torch.zeros_like(self._spread)  # (B,)  T Var_t H_t
-        self._votes = torch.zeros_like(self._mean)  # (B, C)  draws whose likeliest class this is
+        self._votes = torch.zeros_like(self._mean)  # (B, C)  number of draws whose most likely class this is
 
     def add(self, p: Tensor) -> None:
-        """One more draw, probabilities (B, C)."""
+        """Add one draw, probabilities (B, C)."""
         if p.shape != self._mean.shape:
-            raise ValueError(f"a draw of shape {tuple(p.shape)} does not belong to {tuple(self._mean.shape)}")
+            raise ValueError(f"A draw must have shape {tuple(self._mean.shape)}, but has shape {tuple(p.shape)}.")
         self.draws += 1
         self._dtype = p.dtype
         self._votes.scatter_add_(1, p.argmax(1, keepdim=True), torch.ones_like(self._votes[:, :1]))
@@ -120,7 +120,7 @@ class Moments:
         return self._per_draw(self.draws - self._votes.amax(1), self.draws)
 
     def _per_draw(self, total: Tensor, draws: int) -> Tensor:
-        """In the precision of the draws; of no draws nothing can be said."""
+        """Divided by `draws`, in the precision of the draws; refused before the first draw."""
         if not self.draws:
-            raise ValueError("no draw was added yet")
+            raise ValueError("There is no draw yet: add one first.")
         return (total / draws).to(self._dtype)

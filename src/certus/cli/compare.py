@@ -5,32 +5,58 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from certus.cli.flags import flag, flag_names, many, with_flags
 from certus.cli.progress import console, many_progress
+from certus.cli.settings import config_flags, option_flags
 from certus.cli.tables import cost_table, rich_table
-from certus.cli.train import Given, typed_settings
-from certus.errors import CertusError
+from certus.errors import CertusError, Interrupted, UsageError
 from certus.experiments import compare
 from certus.experiments.cells import Cell
 from certus.methods import METHODS
-from certus.training.stopping import Interrupted
+
+COMPARISON = "comparison"
+Results = dict[str, compare.Result]
+Failures = dict[str, CertusError]
 
 
-def compare_command(args: Any, given: Given) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Train several methods over several seeds and print the table of their errors.
+
+    All runs with the same seed see the same labels. Several runs are trained at the same time, one process each. If
+    it is stopped, the same command goes on from there.
+
+    The methods' own options are flags too: certus methods NAME lists them. Each goes to the methods that have it.
+    """
+
+    methods: str = flag(
+        "the methods' names, with commas between them; or all", "supervised,mean-teacher,ft-ccl", group=COMPARISON
+    )
+    seeds: int = flag("number of seeds, counted from 0", 5, group=COMPARISON)
+    epochs: float | None = flag("passes over the unlabelled images", None, "by data set", COMPARISON)
+    workers: int | None = flag("runs trained at the same time", None, "one per core", COMPARISON)
+    out: Path | None = flag("the folder of the runs", None, "runs/compare-…", COMPARISON)
+    json: bool = flag("print the results as JSON", False, group=COMPARISON)
+    settings: Mapping[str, Any] = many(config_flags("method", "seed", "threads", "steps"))
+    method_options: Mapping[str, Any] = many(option_flags())
+
+
+def run(options: Options) -> int:
+    if options.workers is not None and options.workers < 1:
+        raise UsageError(f"--workers must be at least 1, but is {options.workers}.")
+    names = list(METHODS) if options.methods == "all" else [name for name in options.methods.split(",") if name]
     cells = compare.comparison_cells(
-        list(METHODS) if args.methods == "all" else [name for name in args.methods.split(",") if name],
-        args.seeds,
-        typed_settings(args.settings, given),
-        typed_settings(args.options, given),
-        args.epochs if "epochs" in given else None,
-        args.out if "out" in given else None,
+        names, options.seeds, options.settings, options.method_options, options.epochs, options.out
     )
     out = cells[0].folder.path.parent
-    config, workers = cells[0].config, args.workers or compare.cores()
+    config, workers = cells[0].config, options.workers or compare.cores()
     console.print(
         f"{len(cells)} runs on {config.data}: {config.labels} labels, {config.steps} steps each, "
         f"{workers} at a time, in {out}",
@@ -38,7 +64,7 @@ def compare_command(args: Any, given: Given) -> int:
     )
     results, failures = run_with_progress(cells, workers)
     comparison, picture = compare.write_comparison(cells, results, out, typed_command())
-    if args.json:
+    if options.json:
         print(json.dumps(comparison.as_dict()))
     else:
         Console().print(rich_table(comparison.table()))
@@ -53,28 +79,29 @@ def typed_command() -> str:
     return shlex.join(["certus", *sys.argv[1:]])
 
 
-Results = dict[str, compare.Result]
-Failures = dict[str, CertusError]
-
-
 def run_with_progress(cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:
     """Train every cell that is not finished, with progress on the screen; results and failures by the cells' names."""
     with many_progress({c.name: (c.arm, c.config.steps) for c in cells}, workers) as progress:
 
         def on_end(cell: Cell, outcome: compare.Result | CertusError) -> None:
             if isinstance(outcome, CertusError):
-                progress.finish(cell.name, f"failed: {outcome}")
+                progress.finish(cell.name, f"failed: {sentence(outcome)}")
             else:
                 progress.finish(cell.name, f"done in {outcome['seconds']:.0f} s", outcome["seconds"])
 
         try:
             return compare.run_cells(cells, workers, lambda cell, tick: progress.tick(cell.name, tick), on_end)
         except Interrupted as e:
-            raise Interrupted(f"{e} Continue with: {typed_command()}") from None
+            raise Interrupted(f"{e} Go on with: {typed_command()}") from None
 
 
 def report_failures(failures: Failures) -> int:
     """Print each failure; the exit code."""
     for name, reason in failures.items():
-        print(f"certus: {name} failed: {reason}", file=sys.stderr)
+        print(f"certus: {name} failed: {sentence(reason)}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def sentence(error: CertusError) -> str:
+    """The text of a run's error, with the names of settings as flags."""
+    return with_flags(str(error), flag_names(Options))

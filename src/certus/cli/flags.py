@@ -1,84 +1,147 @@
-"""The command line's flags: made from the config's settings and the methods' options, and read back."""
+"""The flags of a command: declared as the fields of a frozen dataclass, parsed by tyro, refused in one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field, fields, is_dataclass, make_dataclass
-from typing import Annotated, Any, get_type_hints
+import io
+import re
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field, fields, make_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from tyro.conf import arg
+import tyro
+from tyro.conf import DisallowNone, Positional
 
-from certus.config import Config
-from certus.config.presets import PRESETS
-from certus.errors import unknown
-from certus.methods import METHODS
-from certus.methods.recipe import flag
+from certus.errors import UsageError, unknown
 
-POSITIONAL = ("run", "runs", "pictures", "action", "experiment")
-
-
-def settings(name: str, doc: str, skip: Sequence[str] = ()) -> Any:
-    """The config's settings as flags."""
-    kinds = get_type_hints(Config)
-    preset = {key for values in PRESETS.values() for key in values}
-    flags = []
-    for f in fields(Config):
-        if f.name in ("options", *skip):
-            continue
-        hint = "(default: by data set)" if f.name in preset else f"(default: {f.default})"
-        kind: Any = kinds[f.name]
-        described = Annotated[kind, arg(help=f.metadata["help"], help_behavior_hint=hint)]
-        flags.append((f.name, described, field(default=f.default)))
-    made = make_dataclass(name, flags, frozen=True)
-    made.__doc__ = doc
-    return made
+Options = TypeVar("Options")
+KINDS = {int: "a whole number", float: "a number"}
 
 
-def method_options() -> Any:
-    """Every option that some method takes, as a flag that says which."""
-    found: dict[str, tuple[Any, str, dict[str, Any]]] = {}
-    for recipe in METHODS.values():
-        kinds = get_type_hints(recipe.options)
-        for f in fields(recipe.options):
-            _, _, defaults = found.setdefault(f.name, (kinds[f.name], f.metadata["help"], {}))
-            defaults[recipe.name] = f.default
-    flags = []
-    for name, (kind, text, defaults) in found.items():
-        first = next(iter(defaults.values()))
-        same = all(v == first for v in defaults.values())
-        shown = f"default: {first}" if same else "default: by method"
-        hint = f"({', '.join(defaults)}; {shown})"
-        flags.append((name, Annotated[kind, arg(help=text, help_behavior_hint=hint)], field(default=first)))
-    made = make_dataclass("Options", flags, frozen=True)
-    made.__doc__ = "Of the method; one that a method does not take, or that would change nothing, is refused."
-    return made
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a command, or a positional argument."""
+
+    name: str  # in Python
+    kind: Any  # bool, int, float, str or Path; for a positional argument also a tuple of them
+    help: str
+    default: str = ""  # as the help page shows it
+    group: str = "options"  # on the help page; empty: not shown
+    metavar: str = ""  # of a positional argument; empty: this is a flag
+
+    @property
+    def usage(self) -> str:
+        if self.metavar:
+            return self.metavar
+        if self.kind is bool:
+            return ("--[no-]" if self.default else "--") + spelled(self.name)[2:]
+        return f"{spelled(self.name)} {self.kind.__name__.upper()}"
 
 
-def flags_of(command: type) -> dict[str, str]:
-    """Every flag of a command -> the field that it sets."""
-    hints = get_type_hints(command)
-    found: dict[str, str] = {}
-    for f in fields(command):
-        kind = hints[f.name]
-        if f.name in POSITIONAL:
-            continue
-        if is_dataclass(kind):
-            found |= flags_of(kind)  # type: ignore[arg-type]
+def spelled(name: str) -> str:
+    """The flag of a name in Python."""
+    return "--" + name.replace("_", "-")
+
+
+def flag(help: str, default: Any = None, shown: str = "", group: str = "options") -> Any:
+    """A field that is a flag: without a constant default, it is None if it is not given.
+
+    `shown` says on the help page what happens then.
+    """
+    if not shown and default not in (None, False):
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return field(default=default, metadata={"help": help, "default": shown, "group": group})
+
+
+def argument(metavar: str, help: str, default: Any = None) -> Any:
+    """A field that is a positional argument."""
+    return field(default=default, metadata={"help": help, "metavar": metavar, "group": "arguments"})
+
+
+def many(flags: Iterable[Flag]) -> Any:
+    """A field that holds several flags made by code: a mapping of those that were given."""
+    return field(default_factory=dict, metadata={"flags": tuple(flags)})
+
+
+def flags_of(options: type) -> list[Flag]:
+    """Every flag and argument of a command."""
+    hints, found = get_type_hints(options), []
+    for f in fields(options):
+        if "flags" in f.metadata:
+            found += f.metadata["flags"]
         else:
-            found[flag(f.name)] = f.name
-            if kind is bool:
-                found["--no-" + flag(f.name)[2:]] = f.name
+            hint = hints[f.name]
+            kinds = [k for k in get_args(hint) if k is not NoneType] if isinstance(hint, UnionType) else [hint]
+            found.append(Flag(f.name, kinds[0], **f.metadata))
     return found
 
 
-def given_flags(command: type, argv: Sequence[str]) -> frozenset[str]:
-    """The names of the flags that were typed; an unknown one is refused with the nearest name."""
-    known = flags_of(command)
-    given = set()
-    for word in argv:
-        name = word.split("=", 1)[0].replace("_", "-")
-        if name in known:
-            given.add(known[name])
-        elif name.startswith("--") and name not in ("--help", "--version"):
-            raise unknown("option", name, known)
-    return frozenset(given)
+def flag_names(options: type) -> set[str]:
+    """The names in Python of a command's flags."""
+    return {f.name for f in flags_of(options) if not f.metavar}
+
+
+def parser_type(options: type) -> type:
+    """What tyro parses: all flags side by side, each None if it is not given."""
+    found: list[tuple[str, Any, Any]] = []
+    for f in flags_of(options):
+        kind = f.kind | None
+        found.append((f.name, Annotated[kind, Positional] if f.metavar else kind, field(default=None)))
+    return make_dataclass("Flags", found)
+
+
+def parse(command: str, options: type[Options], words: Sequence[str]) -> Options:
+    """The options of a command from the words after its name."""
+    try:
+        with redirect_stderr(io.StringIO()):  # tyro's account of an error; ours is one sentence
+            parsed: object = tyro.cli(parser_type(options), args=words, config=(DisallowNone,), add_help=False)
+    except SystemExit:
+        raise refusal(command, flags_of(options), words) from None
+    given = {name: value for name, value in vars(parsed).items() if value is not None}
+    values: dict[str, Any] = {}
+    for f in fields(options):  # type: ignore[arg-type]
+        if "flags" in f.metadata:
+            values[f.name] = {flag.name: given[flag.name] for flag in f.metadata["flags"] if flag.name in given}
+        elif f.name in given:
+            values[f.name] = given[f.name]
+    return options(**values)
+
+
+def refusal(command: str, flags: Sequence[Flag], words: Sequence[str]) -> UsageError:
+    """Why these words could not be parsed."""
+    known = {spelled(f.name): f for f in flags if not f.metavar}
+    loose: list[str] = []  # words that are neither a flag nor its value
+    rest = list(words)
+    while rest:
+        name, attached, value = rest.pop(0).partition("=")
+        found = known.get(name.replace("_", "-"))
+        if found is None:
+            positive = known.get(name.replace("_", "-").replace("--no-", "--", 1))
+            if positive is not None and positive.kind is bool:
+                continue
+            if name.startswith("-"):
+                return unknown("option", name, known)
+            loose.append(name)
+        elif found.kind is not bool:
+            if not attached:
+                if not rest or rest[0].startswith("--"):
+                    return UsageError(f"{name} needs a value.")
+                value = rest.pop(0)
+            try:
+                found.kind(value)
+            except ValueError:
+                return UsageError(f"{name} must be {KINDS[found.kind]}, but is {value!r}.")
+    return UsageError(f"certus {command} does not understand {loose[-1] if loose else ' '.join(words)!r}.")
+
+
+def with_flags(text: str, names: Collection[str]) -> str:
+    """A text for users of the command line: `learning_rate` in backticks becomes --learning-rate.
+
+    A word in backticks that is not among the names stays as it is. `no_flip` becomes --no-flip if flip is a name.
+    """
+
+    def spell(found: re.Match[str]) -> str:
+        return spelled(found[1]) if {found[1], found[1].removeprefix("no_")} & set(names) else found[0]
+
+    return re.sub(r"`([a-z0-9_]+)`", spell, text)

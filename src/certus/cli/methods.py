@@ -1,115 +1,109 @@
-"""certus methods and certus data."""
+"""certus methods."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 
-from certus.cli.train import Given
-from certus.config.presets import PRESETS
+from certus.cli.flags import argument, flag, spelled, with_flags
+from certus.cli.help import Rows, page, print_rows
+from certus.config import Config
 from certus.core.build_context import BuildContext
-from certus.data import DATASETS, OFFICIAL, data_folder, fetch, load
-from certus.errors import CertusError, UsageError
-from certus.methods import METHODS
-from certus.methods.recipe import flag, shown
+from certus.errors import unknown
+from certus.methods import METHODS, Recipe
+from certus.methods.recipe import shown
 from certus.networks.mlp import MLP
 
+GROUPS = {
+    "labelled images only": ("supervised",),
+    "the student's own answers as labels": ("pseudo-label", "entropy-minimisation", "fixmatch"),
+    "the same answer under perturbations": ("pi", "temporal-ensembling", "vat", "wcp"),
+    "a teacher that averages the student": ("mean-teacher", "mean-teacher-fastswa"),
+    "a teacher and its certainty (the paper's methods)": ("filtering-ccl", "temperature-ccl", "ft-ccl"),
+    "several students": ("co-training", "dual-student"),
+    "neighbours in feature space": (
+        *("pi-sntg", "temporal-ensembling-sntg", "mean-teacher-sntg", "ma-dnn"),
+        *("label-propagation", "mean-teacher-label-propagation"),
+    ),
+}
 
-def methods_command(args: Any, given: Given) -> int:  # noqa: ARG001
-    listed = []
-    for known in METHODS.values():
-        method = known.build(BuildContext.bare(placeholder, 2), known.options())
-        listed.append(
-            {
-                "name": known.name,
-                "summary": known.summary,
-                "reference": known.reference,
-                "recipe": repr(method),
-                "options": {
-                    f.name: {
-                        "default": f.default,
-                        "help": f.metadata["help"],
-                        "source": f.metadata["source"] or known.cited,
-                    }
-                    for f in fields(known.options)
-                },
-            }
-        )
-    if args.json:
-        print(json.dumps(listed, ensure_ascii=False))
-        return 0
-    out = Console(highlight=False, soft_wrap=True)
-    for entry in listed:
-        out.print(f"[bold]{entry['name']}[/bold]: {entry['summary']}")
-        out.print(f"  from {entry['reference']}")
-        for line in str(entry["recipe"]).splitlines()[1:]:
-            out.print(f"  {line}", markup=False)
-        constants = entry["options"].items()  # type: ignore[attr-defined]
-        room = max((len(f"{flag(o)} {shown(v['default'])}") for o, v in constants), default=0)
-        for option, v in constants:
-            told = f"{flag(option)} {shown(v['default'])}"
-            out.print(f"    {told:{room}}  {v['help']} ({v['source']})", markup=False)
-        print()
+
+@dataclass(frozen=True)
+class Options:
+    """List the methods, or explain one.
+
+    certus methods NAME shows its recipe, its reference and its options. The options are flags of certus train and
+    certus compare.
+    """
+
+    name: str | None = argument("[NAME]", "explain this method; without it: list all")
+    full: bool = flag("explain every method", False)
+    json: bool = flag("print the explanations as JSON", False)
+
+
+def run(options: Options) -> int:
+    if options.name is not None and options.name not in METHODS:
+        raise unknown("method", options.name, METHODS)
+    chosen = list(METHODS.values()) if options.name is None else [METHODS[options.name]]
+    if options.json:
+        print(json.dumps([explained(known) for known in chosen], ensure_ascii=False))
+    elif options.full or options.name is not None:
+        for known in chosen:
+            show(explained(known))
+    else:
+        about = f"certus methods NAME explains a method and its options. Without --method it is {Config.method}."
+        page("certus train --method NAME", about, listed())
     return 0
+
+
+def listed() -> dict[str, Rows]:
+    """Every method with its summary, by the idea behind it; those without a group come last."""
+    grouped = {name for names in GROUPS.values() for name in names}
+    groups = {**GROUPS, "others": tuple(name for name in METHODS if name not in grouped)}
+    return {title: [(name, summary(METHODS[name])) for name in names] for title, names in groups.items() if names}
+
+
+def summary(known: Recipe) -> str:
+    return with_flags(known.summary, known.defaults())
+
+
+def explained(known: Recipe) -> dict[str, Any]:
+    """A method in full: its reference, its recipe, and each option with its default and where that comes from."""
+    method = known.build(BuildContext.bare(placeholder, 2), known.options())
+    return {
+        "name": known.name,
+        "summary": summary(known),
+        "reference": known.reference,
+        "recipe": repr(method),
+        "options": {
+            f.name: {
+                "default": f.default,
+                "help": with_flags(f.metadata["help"], known.defaults()),
+                "source": f.metadata["source"] or known.cited,
+            }
+            for f in fields(known.options)
+        },
+    }
+
+
+def show(method: dict[str, Any]) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(f"[bold]{method['name']}[/bold]: {method['summary']}")
+    out.print(f"  from {method['reference']}", markup=False)
+    for line in method["recipe"].splitlines()[1:]:
+        out.print(f"  {line}", markup=False)
+    options = [
+        (f"{spelled(name)} {shown(option['default'])}", f"{option['help']} ({option['source']})")
+        for name, option in method["options"].items()
+    ]
+    print_rows(out, options, max((len(left) for left, _ in options), default=0))
+    out.print()
 
 
 def placeholder(i: int, scale: float = 1.0) -> nn.Module:  # noqa: ARG001
     """A network to show a recipe with."""
     return MLP(inputs=1, classes=2, width=1)
-
-
-def data_command(args: Any, given: Given) -> int:
-    if args.action:
-        if args.action[0] != "fetch" or len(args.action) != 2:
-            raise UsageError("certus data lists the data sets; certus data fetch NAME downloads one.")
-        return fetch_command(args.action[1], args, given)
-    listed = [about(name, args.data_dir) for name in DATASETS]
-    if args.json:
-        print(json.dumps(listed, ensure_ascii=False))
-        return 0
-    table = Table()
-    for column in ("data set", "what it is", "classes", "train", "test", "size"):
-        table.add_column(column, justify="left" if column in ("data set", "what it is") else "right")
-    for d in listed:
-        if d["here"]:
-            size = "×".join(map(str, d["shape"][1:] if len(d["shape"]) == 3 else d["shape"]))
-            table.add_row(d["name"], d["about"], str(len(d["classes"])), f"{d['train']:,}", f"{d['test']:,}", size)
-        else:
-            table.add_row(d["name"], d["about"], *["—"] * 4)
-    Console().print(table)
-    print(f"Data folder: {data_folder(Path(args.data_dir) if args.data_dir else None)}")
-    print("—: not here yet; certus data fetch NAME downloads it.")
-    return 0
-
-
-def about(name: str, root: str) -> dict[str, Any]:
-    """What is known of a data set; of one whose files are not here, only what it is."""
-    told: dict[str, Any] = {"name": name, "about": DATASETS[name].about, "preset": PRESETS.get(name, {}), "here": True}
-    try:
-        data = load(name, root)
-    except CertusError as e:
-        return told | {"here": False, "why": str(e)}
-    return told | {
-        "classes": list(data.classes),
-        "train": len(data.train),
-        "test": len(data.test),
-        "shape": list(data.shape),
-    }
-
-
-def fetch_command(name: str, args: Any, given: Given) -> int:
-    if name in DATASETS and name not in OFFICIAL:
-        raise UsageError(f"{name} needs no download: it comes with scikit-learn.")
-    root = data_folder(Path(args.data_dir) if "data_dir" in given else None)
-    files = fetch(name, root)
-    data = load(name, str(root))
-    print(f"{name}: {len(data.train):,} training and {len(data.test):,} test images in {root}")
-    for file in files:
-        print(f"  {file}")
-    return 0

@@ -6,17 +6,17 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from certus.cli.compare import Failures, Results, report_failures, run_with_progress
+from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.cli.tables import print_table
-from certus.cli.train import Given
 from certus.errors import UsageError
 from certus.experiments import paper
 from certus.experiments.cells import Cell, check_folder
@@ -30,33 +30,64 @@ from certus.training.run_folder import put, put_json
 from certus.training.unlabelled import answer_unlabelled
 
 
-def paper_command(args: Any, given: Given) -> int:
-    if not args.experiment:
+@dataclass(frozen=True)
+class Options:
+    """Repeat the paper's experiments.
+
+    Without a name, certus paper lists them. At the end it shows the results beside the paper's printed numbers. If it
+    is stopped, the same command goes on from there.
+    """
+
+    experiment: str | None = argument("[EXPERIMENT]", f"one of {', '.join(paper.EXPERIMENTS)}")
+    scale: str | None = flag(
+        "full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; cpu-short and "
+        "cpu-long: the same with other lengths",
+        None,
+        "full with a GPU, else cpu",
+    )
+    only: str = flag(
+        "run only the cells that match TASK, TASK/ARM or */ARM; * matches anything; several with ; between them", ""
+    )
+    seeds: int | None = flag("number of seeds, counted from 0", None, "full 5, else 3")
+    data_dir: str = flag("folder of the data sets' files", "", "$CERTUS_DATA or the user's cache")
+    workers: int | None = flag("runs trained at the same time", None, "one per core; with a GPU one")
+    out: Path | None = flag("the folder of the runs", None, "runs/paper-SCALE")
+    publish: Path | None = flag(
+        "also write small files for others into this folder, or add to those there: settings and results of every run "
+        "as CSV, tables, one figure"
+    )
+    finished: bool = flag("train nothing: make tables and figures of the finished runs", False)
+    list: bool = flag("print the names of the cells and run nothing", False)
+    json: bool = flag("print the results as JSON", False)
+
+
+def run(options: Options) -> int:
+    if options.experiment is None:
         list_experiments()
         return 0
-    experiment = paper.experiment(args.experiment)
-    scale = paper.scale_named(args.scale if "scale" in given else "full" if torch.cuda.is_available() else "cpu")
-    chosen = paper.chosen(experiment, scale, args.only)
-    if args.list:
+    experiment = paper.experiment(options.experiment)
+    scale = paper.scale_named(options.scale or ("full" if torch.cuda.is_available() else "cpu"))
+    chosen = paper.chosen(experiment, scale, options.only)
+    if options.list:
         for task, arm in chosen:
             print(f"{task.name}/{arm.name}")
         return 0
-    seeds = args.seeds if "seeds" in given else scale.seeds
-    for name, number in (("seeds", seeds), ("workers", args.workers if "workers" in given else 1)):
-        if number < 1:
+    seeds = scale.seeds if options.seeds is None else options.seeds
+    for name, number in (("seeds", seeds), ("workers", options.workers)):
+        if number is not None and number < 1:
             raise UsageError(f"`{name}` must be at least 1, but is {number}.")
-    out = args.out if "out" in given else Path("runs") / f"paper-{scale.name}"
-    workers = args.workers or (1 if torch.cuda.is_available() else cores())
-    if "publish" in given:
-        published(scale, args.publish)  # refuses a folder that cannot be added to before anything is trained
-    cells = paper.cells(chosen, scale, seeds, out, args.data_dir)
-    how = "only those that are finished" if args.finished else f"{workers} at a time"
+    out = options.out or Path("runs") / f"paper-{scale.name}"
+    workers = options.workers or (1 if torch.cuda.is_available() else cores())
+    if options.publish is not None:
+        published(scale, options.publish)  # refuses a folder that cannot be added to before anything is trained
+    cells = paper.cells(chosen, scale, seeds, out, options.data_dir)
+    how = "only those that are finished" if options.finished else f"{workers} at a time"
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     failures: Failures = {}
-    if args.finished:
+    if options.finished:
         results = finished_results(cells, out)
     else:
-        before = paper.pretraining_cells(chosen, scale, seeds, out, args.data_dir)
+        before = paper.pretraining_cells(chosen, scale, seeds, out, options.data_dir)
         results, failures = run_in_order(before, cells, workers)
     if not results:
         return report_failures(failures)
@@ -65,12 +96,12 @@ def paper_command(args: Any, given: Given) -> int:
             if cell.name in results:
                 answer_unlabelled(cell.folder)
     records = records_of(scale.name, cells, results)
-    show(experiment, scale, records, args.json)
+    show(experiment, scale, records, options.json)
     write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
     console.print(f"Tables, report and figures: {out / experiment.name}", soft_wrap=True)
-    if "publish" in given:
-        publish(experiment, scale, records, args.publish, command)
-        console.print(f"Published: {args.publish}", soft_wrap=True)
+    if options.publish is not None:
+        publish(experiment, scale, records, options.publish, command)
+        console.print(f"Published: {options.publish}", soft_wrap=True)
     return report_failures(failures)
 
 

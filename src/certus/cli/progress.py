@@ -1,4 +1,4 @@
-"""Live progress on the error stream: bars in a terminal, a plain line now and then elsewhere."""
+"""Live progress on stderr: bars in a terminal, otherwise a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from rich.table import Column
 from certus.training.loop import Listen, Tick
 
 console = Console(stderr=True, highlight=False)
-QUIET = 10.0  # seconds between plain lines of one run
-SELDOM = 60.0  # and of many
+ONE_RUN_SECONDS, MANY_RUNS_SECONDS = 10.0, 60.0  # between two plain lines
 
 
 def describe(tick: Tick, validation: float | None, rate: float) -> str:
+    """The losses come last, because a narrow screen cuts the end off."""
     losses = "  ".join(f"{name} {value:.3f}" for name, value in tick.losses.items())
     error = f"  validation {validation:.1f} %" if validation is not None else ""
-    return f"epoch {tick.epoch}/{tick.epochs}{error}  {rate:,.0f} images/s  {losses}"  # what a narrow screen cuts, last
+    return f"epoch {tick.epoch}/{tick.epochs}{error}  {rate:,.0f} images/s  {losses}"
 
 
 def fit(text: str) -> str:
-    """What is left of it beside title, bar and time on this screen."""
+    """Cut the text to the space that title, bar and time leave on the screen."""
     room = max(20, console.width - 46)
     return text if len(text) <= room else text[: room - 1] + "…"
 
 
 @dataclass
 class Follow:
-    """Turns one run's ticks into text: the newest validation error stays, the rate is smoothed."""
+    """Turns the ticks of one run into text, with the newest validation error and a smoothed rate."""
 
     validation: float | None = None
     rate: float = 0.0
@@ -64,7 +64,7 @@ def bars() -> Progress:
 
 @contextmanager
 def decoding_progress() -> Iterator[Callable[[int, int], None]]:
-    """For pictures that are read for the first time."""
+    """Progress of reading pictures for the first time."""
     with Progress(
         TextColumn("reading pictures"),
         BarColumn(bar_width=24),
@@ -79,10 +79,10 @@ def decoding_progress() -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def run_progress(title: str) -> Iterator[Listen]:
-    """For one run."""
+    """Progress of one run."""
     follow = Follow()
     last = start = time.monotonic()
-    begun: int | None = None  # a resumed run begins in the middle
+    begun: int | None = None  # the steps done before; a resumed run begins in the middle
 
     def left(tick: Tick) -> str:
         nonlocal begun
@@ -94,7 +94,7 @@ def run_progress(title: str) -> Iterator[Listen]:
         def plain(tick: Tick) -> None:
             nonlocal last
             text, now, rest = follow(tick), time.monotonic(), left(tick)
-            if tick.step == tick.steps or now - last >= QUIET:
+            if tick.step == tick.steps or now - last >= ONE_RUN_SECONDS:
                 console.print(f"{title}  {text}  {rest} left", soft_wrap=True)
                 last = now
 
@@ -112,13 +112,13 @@ def run_progress(title: str) -> Iterator[Listen]:
 
 @dataclass
 class Workload:
-    """How much of several runs is left, from what each kind of run has taken per step so far."""
+    """Estimates how long several runs still take, from the seconds per step of each kind of run so far."""
 
     runs: Mapping[str, tuple[str, int]]  # name -> its kind, its steps
     workers: int
-    done: dict[str, int] = field(default_factory=dict)  # steps, of runs that have begun
-    first: dict[str, tuple[float, int]] = field(default_factory=dict)  # when a run was first seen, and at which step
-    taken: dict[str, tuple[float, int]] = field(default_factory=dict)  # name -> seconds, and for how many steps
+    done: dict[str, int] = field(default_factory=dict)  # name -> steps done, for runs that have begun
+    first: dict[str, tuple[float, int]] = field(default_factory=dict)  # name -> time and step of its first tick
+    taken: dict[str, tuple[float, int]] = field(default_factory=dict)  # name -> seconds, and steps done in them
 
     def seen(self, name: str, step: int, now: float) -> None:
         start, before = self.first.setdefault(name, (now, step))
@@ -132,7 +132,7 @@ class Workload:
             self.taken[name] = (seconds, steps)
 
     def pace(self, kind: str) -> float | None:
-        """Seconds per step: of this kind of run, or as long as none is known of all."""
+        """Seconds per step of this kind of run; if none is known yet, of all kinds."""
         for wanted in ({kind}, {kind for kind, _ in self.runs.values()}):
             known = [taken for name, taken in self.taken.items() if self.runs[name][0] in wanted]
             if known:
@@ -145,7 +145,7 @@ class Workload:
         return None if pace is None else pace * (steps - self.done.get(name, 0))
 
     def left(self) -> float | None:
-        """Seconds for all of them: shared by the workers, but no less than the longest takes alone."""
+        """Seconds until all runs are done: the workers share them, but no run is shared by two."""
         each = [left for name in self.runs if (left := self.left_of(name)) is not None]
         return max(sum(each) / max(1, self.workers), *each) if each else None
 
@@ -161,17 +161,17 @@ def duration(seconds: float | None) -> str:
 
 @dataclass
 class ManyRuns:
-    """For several runs at once: one bar over all, one for each that is under way."""
+    """Progress of several runs at once: one bar for all, and one for each that is running."""
 
     work: Workload
     progress: Progress | None = None
-    over: int = 0  # runs that are finished or have failed
+    ended: int = 0  # runs that are finished or have failed
     last: float = field(default_factory=time.monotonic)  # when a plain line was printed
     tasks: dict[str, TaskID] = field(default_factory=dict)
     follows: dict[str, Follow] = field(default_factory=dict)
 
     def summary(self) -> str:
-        return f"{self.over}/{len(self.work.runs)} runs"
+        return f"{self.ended}/{len(self.work.runs)} runs"
 
     def tick(self, name: str, tick: Tick) -> None:
         now = time.monotonic()
@@ -183,12 +183,12 @@ class ManyRuns:
             left = duration(self.work.left_of(name))
             self.progress.update(self.tasks[name], completed=tick.step, text=fit(text), left=left)
             self.refresh()
-        elif now - self.last >= SELDOM:
+        elif now - self.last >= MANY_RUNS_SECONDS:
             self.last = now
             console.print(f"{self.summary()}  {name}  {text}  {duration(self.work.left())} left", soft_wrap=True)
 
     def finish(self, name: str, text: str, seconds: float | None = None) -> None:
-        self.over += 1
+        self.ended += 1
         self.work.finished(name, seconds)
         if self.progress:
             if name in self.tasks:
@@ -196,7 +196,7 @@ class ManyRuns:
             self.refresh()
         left = self.work.left()
         more = f"  {duration(left)} left" if left else ""
-        console.print(f"{self.over}/{len(self.work.runs)}  {name}  {text}{more}", soft_wrap=True)
+        console.print(f"{self.ended}/{len(self.work.runs)}  {name}  {text}{more}", soft_wrap=True)
 
     def refresh(self) -> None:
         assert self.progress
@@ -207,7 +207,7 @@ class ManyRuns:
 
 @contextmanager
 def many_progress(runs: Mapping[str, tuple[str, int]], workers: int) -> Iterator[ManyRuns]:
-    """`runs`: name -> its kind (runs of a kind take equally long per step) and its steps."""
+    """`runs`: name -> its kind (the steps of a kind take equally long) and its number of steps."""
     work = Workload(runs, workers)
     if not console.is_terminal:
         yield ManyRuns(work)

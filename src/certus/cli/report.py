@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-from certus.cli.train import Given
+from certus.cli.flags import argument, flag
 from certus.errors import UsageError
 from certus.methods import METHODS
 from certus.report.report import write_report
@@ -12,17 +13,34 @@ from certus.report.runs import find
 from certus.training.unlabelled import answer_unlabelled
 
 
-def report_command(args: Any, given: Given) -> int:
-    if not args.runs:
+@dataclass(frozen=True)
+class Options:
+    """Show runs on one page: tables, curves, certainty, mistakes.
+
+    The page is made from the run folders alone. Runs that are not finished are shown too. The page needs no other
+    files and no network.
+    """
+
+    runs: tuple[Path, ...] = argument("RUN...", "folders of runs, or of comparisons", ())
+    out: Path = flag("the page", Path("report.html"))
+    figures: Path | None = flag("also write each figure as PNG, SVG and CSV into this folder")
+    unlabelled: bool = flag(
+        "first let every finished run answer its unlabelled images, for the paper's figure of accuracy against "
+        "uncertainty",
+        False,
+    )
+
+
+def run(options: Options) -> int:
+    if not options.runs:
         raise UsageError("certus report needs the folder of a run, or of a comparison.")
-    folder = args.figures if "figures" in given else None
-    if args.unlabelled:
-        for run in find(args.runs):
-            if run.result is not None and run.config.method in METHODS:
-                answer_unlabelled(run.folder)
-    done = write_report(args.runs, args.out, folder)
+    if options.unlabelled:
+        for found in find(options.runs):
+            if found.result is not None and found.config.method in METHODS:
+                answer_unlabelled(found.folder)
+    done = write_report(options.runs, options.out, options.figures)
     unfinished = "" if done.finished == done.runs else f" ({done.finished} finished)"
-    print(f"{done.runs} run{'s' * (done.runs != 1)}{unfinished}, {len(done.figures)} figures: {args.out}")
-    if folder is not None:
-        print(f"Each as PNG, SVG and CSV: {folder}")
+    print(f"{done.runs} run{'s' * (done.runs != 1)}{unfinished}, {len(done.figures)} figures: {options.out}")
+    if options.figures is not None:
+        print(f"Each as PNG, SVG and CSV: {options.figures}")
     return 0

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from certus.config.presets import METHOD_PRESETS, PICTURES, PRESETS
-from certus.config.settings import Config
+from certus.config.settings import Config, checked_types
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
 from certus.data.split import Split, split
@@ -27,7 +27,7 @@ from certus.networks import suitable, suitable_width
 
 def resolve(given: Mapping[str, Any]) -> Config:
     """Fill in what was not given, and refuse what makes no sense."""
-    plain = {name: value for name, value in given.items() if name != "options"}
+    plain = checked_types({name: value for name, value in given.items() if name != "options"})
     defaults: dict[str, Any] = {f.name: f.default for f in fields(Config) if f.name != "options"}
     data, method = plain.get("data", defaults["data"]), plain.get("method", defaults["method"])
     known = recipe(method)

@@ -9,51 +9,62 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from certus.errors import UsageError, unknown
-from certus.methods.recipe import at_least, between
+from certus.methods.options import at_least, between
+
+GROUPS = ("data and labels", "method", "network", "views", "training", "length", "machine")
+DATA, METHOD, NETWORK, VIEWS, TRAINING, LENGTH, MACHINE = GROUPS
 
 
-def setting(default: Any, help: str, check: Any = None) -> Any:
-    return field(default=default, metadata={"help": help, "check": check})
+def setting(group: str, default: Any, help: str, check: Any = None) -> Any:
+    """A setting: what it is about, its default, what it does, and which values it takes."""
+    return field(default=default, metadata={"group": group, "help": help, "check": check})
 
 
 @dataclass(frozen=True)
 class Config:
     """Everything that decides a run's result."""
 
-    data: str = setting("digits", "the data set by name (`certus data` lists them), or a folder of pictures")
-    data_dir: str = setting("", "where the files of the data sets lie; nothing: $CERTUS_DATA or the user's cache")
-    size: int = setting(0, "pixels to which one's own pictures are resized; 0: chosen from them", at_least(0))
-    method: str = setting("ft-ccl", "the method; `certus methods` lists them")
-    labels: int = setting(20, "how many labels may be seen; 0: all that there are", at_least(0))
-    seed: int = setting(0, "of the split, the initialisation and every random draw", at_least(0))
+    data: str = setting(DATA, "digits", "the data set's name (`certus data` lists them), or a folder of pictures")
+    data_dir: str = setting(DATA, "", "folder of the data sets' files; not given: $CERTUS_DATA or the user's cache")
+    size: int = setting(DATA, 0, "resize your own pictures to this many pixels; 0: chosen from them", at_least(0))
+    method: str = setting(METHOD, "ft-ccl", "the method's name (`certus methods` lists them)")
+    labels: int = setting(DATA, 20, "how many labels are used; 0: all", at_least(0))
+    seed: int = setting(TRAINING, 0, "seed of the split, the initialisation and every random draw", at_least(0))
     validation: int = setting(
+        DATA,
         200,
-        "extra labelled images, never trained on, for the validation error; −1: a fifth of the labels",
+        "extra labelled images for the validation error, never trained on; −1: a fifth of the labels",
         at_least(-1),
     )
-    unlabelled: int = setting(0, "how many of the other images are used, without labels; 0: all of them", at_least(0))
-    balanced: bool = setting(True, "the same number of labels for every class; off: drawn purely at random")
-    label_noise: float = setting(0.0, "this fraction of the labels is replaced by random ones", between(0, 1))
+    unlabelled: int = setting(DATA, 0, "how many unlabelled images are used; 0: all", at_least(0))
+    balanced: bool = setting(DATA, True, "the same number of labels for every class; off: drawn at random")
+    label_noise: float = setting(DATA, 0.0, "replace this fraction of the labels by random ones", between(0, 1))
 
-    network: str = setting("auto", "the network; auto takes the one that fits the images")
-    width: int = setting(0, "channels of its first layers; 0: what suits the network and the machine", at_least(0))
-    dropout: float = setting(0.5, "probability of its dropout", between(0, 0.95))
-    init: str = setting("", "start from this run of `certus pretrain`; several with commas, one per student")
+    network: str = setting(NETWORK, "auto", "the network; auto: the one that fits the images")
+    width: int = setting(
+        NETWORK, 0, "channels of the first layers; 0: what suits the network and the machine", at_least(0)
+    )
+    dropout: float = setting(NETWORK, 0.5, "probability of dropout", between(0, 0.95))
+    init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
-    translate: int = setting(2, "views: shift by up to this many pixels", at_least(0))
-    flip: bool = setting(False, "views: mirror left to right by chance")
-    noise: float = setting(0.0, "views: add Gaussian noise of this size", at_least(0))
+    translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
+    flip: bool = setting(VIEWS, False, "mirror left to right at random")
+    noise: float = setting(VIEWS, 0.0, "add Gaussian noise of this standard deviation", at_least(0))
 
-    labelled_batch: int = setting(128, "labelled images per step", at_least(1))
-    unlabelled_batch: int = setting(384, "unlabelled images per step", at_least(1))
-    steps: int = setting(0, "training steps; 0: as many as the epochs need", at_least(0))
-    learning_rate: float = setting(0.1, "of SGD with Nesterov momentum, cosine decay to 0", at_least(0))
-    momentum: float = setting(0.9, "of SGD", between(0, 0.999))
-    weight_decay: float = setting(2e-4, "of SGD", at_least(0))
+    labelled_batch: int = setting(TRAINING, 128, "labelled images per step", at_least(1))
+    unlabelled_batch: int = setting(TRAINING, 384, "unlabelled images per step", at_least(1))
+    steps: int = setting(LENGTH, 0, "training steps; 0: as many as the epochs need", at_least(0))
+    learning_rate: float = setting(
+        TRAINING, 0.1, "learning rate of SGD with Nesterov momentum; it falls to 0 along a cosine", at_least(0)
+    )
+    momentum: float = setting(TRAINING, 0.9, "momentum of SGD", between(0, 0.999))
+    weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", at_least(0))
 
-    device: str = setting("auto", "cpu or cuda; auto takes a GPU when there is one")
-    threads: int = setting(0, "CPU threads; 0: one per core", at_least(0))
+    device: str = setting(MACHINE, "auto", "cpu or cuda; auto: a GPU if there is one")
+    threads: int = setting(MACHINE, 0, "CPU threads; 0: one per core", at_least(0))
 
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method, in full
 
@@ -70,17 +81,27 @@ class Config:
             raise UsageError(f"Cannot read {path}: {e.strerror or e}.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
             raise UsageError(f"{path} is not a run file: {e}.") from None
-        kinds = {name: kind for name, kind in get_type_hints(Config).items() if name != "options"}
-        for name, value in given.items():
-            if name == "options":
-                continue
-            if name not in kinds:
-                raise unknown(f"setting in {path}", name, kinds)
-            if kinds[name] is float and type(value) is int:
-                given[name] = float(value)
-            elif type(value) is not kinds[name]:
-                raise UsageError(f"{name} in {path} must be of type {kinds[name].__name__}, but is {value!r}.")
-        return given
+        return checked_types(given, f" in {path}")
+
+
+def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """Settings with a known name and the right type; whole numbers serve as floats, numpy's numbers as Python's."""
+    kinds = {name: kind for name, kind in get_type_hints(Config).items() if name != "options"}
+    checked = {}
+    for name, value in given.items():
+        if name == "options":
+            checked[name] = value
+            continue
+        if name not in kinds:
+            raise unknown(f"setting{where}", name, kinds)
+        value = value.item() if isinstance(value, np.generic) else value
+        if kinds[name] is float and type(value) is int:
+            checked[name] = float(value)
+        elif type(value) is not kinds[name]:
+            raise UsageError(f"`{name}`{where} must be of type {kinds[name].__name__}, but is {value!r}.")
+        else:
+            checked[name] = value
+    return checked
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""What methods are made of: targets, steps, schedules, losses, reads, refinements and terms."""

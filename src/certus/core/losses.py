@@ -1,6 +1,6 @@
 """Distances between answers, one value per image: (B, C) logits and a temperature per image -> (B,).
 
-Student and target are divided by the same temperature V_i. The target is a constant: no gradient enters it.
+The logits of student and target are divided by the same temperature V_i. No gradient enters the target.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A method is a named sum of terms over students, with followers that watch them. One loop trains all methods."""
+"""A method is a named sum of terms over students, with followers that are updated after each step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from certus.networks.roles import role
 
 
 class Follower(Protocol):
-    """A module that watches a student and is renewed after every step, from what the step has computed."""
+    """A module that is updated after every step, from what the step has computed."""
 
     def follow(self, step: Step) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """Students, what they are taught, who follows them, and who answers in the end."""
+    """The students, the terms of their loss, the followers, and the networks that answer after training."""
 
     name: str
     students: tuple[nn.Module, ...]
@@ -44,7 +44,7 @@ class Method:
 
     @cached_property
     def state(self) -> nn.ModuleDict:
-        """Every tensor that a run changes: its state dict is the method's whole checkpoint."""
+        """All tensors that training changes: this state dict is the method's complete checkpoint."""
         parts = {"students": self.students, "followers": self.followers}
         return nn.ModuleDict({name: nn.ModuleList(part) for name, part in parts.items()})  # type: ignore[arg-type]
 
@@ -56,7 +56,7 @@ class Method:
 
 
 def numbered(word: str, i: int, n: int) -> str:
-    """`student` alone, `student 2` among several."""
+    """`student` if there is one, `student 2` if there are several."""
     return word if n == 1 else f"{word} {i + 1}"
 
 

@@ -1,4 +1,4 @@
-"""Refinements, pure Target -> Target: which targets the student learns from, and how softly.
+"""Refinements, pure functions Target -> Target: which targets the student learns from, and at which temperature.
 
 Filtering CCL is `TopK` and `Probabilistic`, Temperature CCL is `Temper`; FixMatch is `Threshold` and `Harden`.
 """
@@ -14,7 +14,7 @@ from certus.core.schedules import Drop, Heat, Keep, Schedule
 from certus.core.step import Step
 from certus.core.target import Target
 
-IMPOSSIBLE = -1e4  # a logit whose probability is exactly 0, finite so that no distance meets inf − inf
+IMPOSSIBLE = -1e4  # a logit whose probability is exactly 0; finite, so that no distance computes inf − inf
 
 
 def hard_keep(rank: Tensor, k: float) -> Tensor:
@@ -34,8 +34,8 @@ class TopK:
     k: Schedule = Keep()  # noqa: RUF009 (frozen)
 
     def __call__(self, target: Target, step: Step) -> Target:
-        k, everything = self.k(step.clock), len(target.weight)
-        if k >= everything or k < 1:  # all or none, whatever the ranks: nobody measures them for this
+        k, batch = self.k(step.clock), len(target.weight)
+        if k >= batch or k < 1:  # keeps all or none, so no ranks need to be measured
             return target.kept(torch.full_like(target.weight, k >= 1))
         return target.kept(hard_keep(target.rank, k))
 
@@ -48,7 +48,7 @@ class Probabilistic:
     """Drop each target with a probability that grows with its rank."""
 
     p_max: Schedule = Drop()  # noqa: RUF009 (frozen)
-    stream: str = "drop"  # the name of its random numbers, one per student
+    stream: str = "drop"  # name of its random numbers; each student has its own
 
     def __call__(self, target: Target, step: Step) -> Target:
         p_max = self.p_max(step.clock)
@@ -64,7 +64,7 @@ class Probabilistic:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Keep targets whose most likely class has at least this probability."""
+    """Keep the targets whose most likely class has at least this probability."""
 
     confidence: float = 0.95
 
@@ -82,7 +82,7 @@ def temperatures(rank: Tensor, v_max: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Temper:
-    """The less certain a target, the higher its temperature and the smaller its gradient."""
+    """Give less certain targets a higher temperature, and so a smaller gradient."""
 
     v_max: Schedule = Heat()  # noqa: RUF009 (frozen)
 
@@ -96,7 +96,7 @@ class Temper:
 
 @dataclass(frozen=True)
 class Harden:
-    """All belief to the most likely class: a pseudo-label."""
+    """Give the most likely class probability 1: a pseudo-label."""
 
     def __call__(self, target: Target, step: Step) -> Target:  # noqa: ARG002 (a refinement is given the step)
         logits = torch.full_like(target.logits, IMPOSSIBLE)

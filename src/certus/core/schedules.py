@@ -1,7 +1,8 @@
 """The paper's clock: every quantity that changes during training, as a function of the epoch e = 1 … 210.
 
-The paper's constants assume 210 epochs and batches of 512. A run of any other length has the same shape, because
-e counts 210ths of the run, and k scales with the batch; a run of 210 epochs with |B| = 512 has the paper's numbers.
+The paper's constants assume 210 epochs and batches of 512. A run of any other length has schedules of the same shape,
+because e counts 210ths of the run and k scales with the batch. With 210 epochs and |B| = 512 the numbers are the
+paper's.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ BATCH = 512
 
 @dataclass(frozen=True)
 class Clock:
-    """Where a run stands: `step` of `steps` is under way (counted from 0), on batches of `batch` images."""
+    """The position in a run: step number `step` of `steps`, counted from 0, on batches of `batch` images."""
 
     step: int
     steps: int
     batch: int = BATCH
-    per_epoch: int = 1  # steps of one pass over the unlabelled images
+    per_epoch: int = 1  # steps in one pass over the unlabelled images
 
     @property
     def epoch(self) -> int:
-        """e = ⌈210 × fraction of the run done, this step included⌉, in whole numbers so that no rounding enters."""
+        """e = ⌈210 × fraction of the run done, this step included⌉, in integers, so that there is no rounding error."""
         return -(-EPOCHS * (self.step + 1) // self.steps)
 
     @property
@@ -49,7 +50,7 @@ def p_max(e: float, rho: float = 0.4, until: float = EPOCHS) -> float:
 
 
 def v_max(e: float, base: float = 4.0, per: float = 80.0) -> float:
-    """The heat of the least certain target: V_max = max(V_b − e/80, 1)."""
+    """V_max of the temperature: max(V_b − e/80, 1)."""
     return max(base - e / per, 1.0)
 
 
@@ -69,6 +70,8 @@ Schedule = Callable[[Clock], float]
 
 @dataclass(frozen=True)
 class Constant:
+    """The same value at every step."""
+
     value: float
 
     def __call__(self, clock: Clock) -> float:  # noqa: ARG002 (a schedule is given the clock)

@@ -1,7 +1,7 @@
 """One training step: the batch, the clock, and every (network, perturbation) forward run at most once.
 
-A perturbation η is known by its name and holds both of the paper's kinds of noise: the view of the images and the
-dropout of the network that looks at them. The same name is the same noise; another name is fresh noise.
+A perturbation η has a name. It contains both kinds of noise of the paper: the view of the images and the dropout of the
+network. The same name gives the same noise; another name gives fresh noise.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from certus.certainty.draws import Gatherer, Plan, Tree
+from certus.certainty.draws import Collector, Plan, Tree
 from certus.core.schedules import Clock
+from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, frozen_statistics
 from certus.networks.roles import role
@@ -26,18 +27,18 @@ from certus.views import Views
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images of one step, the labelled ones first. An unlabelled image has label −1: its own is not here to leak."""
+    """Images of one step, the labelled ones first. An unlabelled image has label −1: its true label is not here."""
 
     images: Tensor  # (B, C, H, W) or (B, D), normalised
     labels: Tensor  # (B,)  −1 = unlabelled
-    index: Tensor  # (B,)  place in the training set, for sources that remember images
+    index: Tensor  # (B,)  index in the training set, for sources that remember images
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 class Step:
-    """What methods see of one training step."""
+    """One training step as methods see it."""
 
     def __init__(self, batch: Batch, clock: Clock, views: Views, seed: int) -> None:
         self.batch, self.clock, self.views, self.seed = batch, clock, views, seed
@@ -45,22 +46,22 @@ class Step:
         self._done: dict[Hashable, Any] = {}
 
     def generator(self, name: str) -> torch.Generator:
-        """Random numbers for this purpose at this step."""
+        """The random generator of this purpose at this step."""
         return generator(self.seed, self.clock.step, name, device=self.device)
 
     def view(self, name: str, kind: str = "weak") -> Tensor:
         """The batch under the augmentation of this kind that belongs to perturbation `name`."""
         return self.once(
             ("view", name, kind),
-            lambda: channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
+            lambda: to_channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
         )
 
     def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """A student's answer with gradient: dropout on, batch statistics of its own, remembered of weak views alone."""
+        """A student's answer with gradient: dropout on, batch statistics; weak views update the running statistics."""
         return self._learned(net, name, kind)[1]
 
     def features(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """(B, D) what its head reads in that same forward, with gradient."""
+        """The features (B, D) that the head reads in the same forward, with gradient."""
         return self._learned(net, name, kind)[0]
 
     def _learned(self, net: nn.Module, name: str, kind: str) -> tuple[Tensor, Tensor]:
@@ -73,7 +74,7 @@ class Step:
         return self.once(("learn", id(net), name, kind), forward)
 
     def answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """A teacher's answer: no gradient, no dropout, running statistics that stay as they are."""
+        """A teacher's answer: no gradient, no dropout, running statistics, which stay as they are."""
 
         def forward() -> Tensor:
             first, *others = quick_stages(net, self.batch.images)
@@ -86,11 +87,11 @@ class Step:
         return self.once(("answer", id(net), name, kind), forward)
 
     def _trunk(self, net: nn.Module, first: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """What a teacher computes of a view before dropout enters, for its answer and for the draws of a tree."""
+        """The teacher's activations before the first dropout, shared by its answer and the draws of a tree."""
         return self.once(("trunk", id(net), name, kind), lambda: first(self.view(name, kind)))
 
     def stochastic_answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """A student as its own teacher: dropout and batch statistics on, no gradient, nothing remembered."""
+        """A student as its own teacher: dropout on, batch statistics, no gradient; no statistics are updated."""
 
         def forward() -> Tensor:
             with torch.no_grad():
@@ -99,15 +100,15 @@ class Step:
         return self.once(("stochastic answer", id(net), name, kind), forward)
 
     def probe(self, net: nn.Module, images: Tensor, name: str, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """A student's answer to any images, or by other weights, under the dropout of `name`: nothing is remembered."""
+        """A student's answer to any images or with other weights, with the dropout of `name`; updates no statistics."""
         self.seed_dropout(name, net)
         with frozen_statistics(net):
             return net(images) if weights is None else functional_call(net, dict(weights), (images,))
 
-    def draw(self, net: nn.Module, name: str, plan: Plan, moments: Gatherer) -> None:
-        """Stochastic answers (B, C) as probabilities, given over one by one: fresh noise as the plan says, no gradient.
+    def draw(self, net: nn.Module, name: str, plan: Plan, moments: Collector) -> None:
+        """Add stochastic answers (B, C) to the moments, as probabilities, one by one: noise by the plan, no gradient.
 
-        The first view of a tree is that of the answer, whose trunk is computed once for both.
+        The first view of a tree is the view of `answer`, and both share the activations before the first dropout.
         """
         first, *others = quick_stages(net, self.batch.images, exact=not isinstance(plan, Tree))
         shared = isinstance(plan, Tree) and bool(others)
@@ -123,34 +124,29 @@ class Step:
             plan.run(stages, view, lambda noise: self.seed_dropout(f"{name} {noise}"), moments)
 
     def seed_dropout(self, name: str, net: nn.Module | None = None) -> None:
-        """The next forward has the dropout of perturbation `name`, which each of several students has for itself."""
+        """The next forward has the dropout of perturbation `name`; each of several students has its own."""
         whose = "" if net is None or role(net) == "student" else f" of {role(net)}"
         seed_global(self.seed, self.clock.step, f"dropout {name}{whose}", device=self.device)
 
     def done(self, key: Hashable) -> bool:
-        """Whether `once` has made this."""
+        """Whether `once` has computed this."""
         return key in self._done
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` gives, computed at most once in this step."""
+        """The result of `make`, computed at most once in this step."""
         if key not in self._done:
             self._done[key] = make()
         return self._done[key]
 
 
-def channels_last(x: Tensor) -> Tensor:
-    """Images with their channels side by side in memory, where convolutions are quick; everything else as it is."""
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
-
-
 def features_and_logits(net: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, D) what the network's `head` reads, and (B, C). A network of the user's own without a head has D = 0."""
-    read: list[Tensor] = []
+    """The input (B, D) of the network's `head`, and the logits (B, C). D = 0 for a user's network without a head."""
+    features: list[Tensor] = []
     head = getattr(net, "head", None)
-    listener = head.register_forward_pre_hook(lambda _, given: read.append(given[0])) if head is not None else None
+    hook = head.register_forward_pre_hook(lambda _, given: features.append(given[0])) if head is not None else None
     try:
         logits = net(images)
     finally:
-        if listener is not None:
-            listener.remove()
-    return read[0] if read else logits.new_empty(len(logits), 0), logits
+        if hook is not None:
+            hook.remove()
+    return features[0] if features else logits.new_empty(len(logits), 0), logits

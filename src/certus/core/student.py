@@ -1,4 +1,4 @@
-"""How a student looks at the batch: its logits (B, C), with gradient, under some perturbation."""
+"""Reads: a student's logits (B, C), with gradient, under some perturbation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from certus.views.adversarial import worst_direction
 
 @dataclass(frozen=True, eq=False)
 class See:
-    """The student looks at one view."""
+    """The student's answer to one view."""
 
     student: nn.Module
     view: str
@@ -30,9 +30,9 @@ class See:
 
 @dataclass(frozen=True, eq=False)
 class Adversarial:
-    """The student looks at a view that is pushed by ε in the direction that changes its own answer most (VAT).
+    """The student's answer to a view that is moved by ε in the direction that changes its answer most (VAT).
 
-    The inner passes and the pushed one have the view's own dropout and leave no trace in batch-norm statistics.
+    All these passes have the dropout of the view, and none changes batch-norm statistics.
     """
 
     student: nn.Module
@@ -42,9 +42,9 @@ class Adversarial:
     iterations: int = 1
 
     def __call__(self, step: Step) -> Tensor:
-        return step.probe(self.student, self.pushed(step), self.view)
+        return step.probe(self.student, self.perturbed(step), self.view)
 
-    def pushed(self, step: Step) -> Tensor:
+    def perturbed(self, step: Step) -> Tensor:
         """x + ε d (B, …), a constant."""
         x, clean = step.view(self.view), step.learn(self.student, self.view).detach()
         one = clean.new_ones(len(clean))
@@ -59,4 +59,4 @@ class Adversarial:
         return f"{role(self.student)}({self.view} + {self.epsilon:g}·worst direction)"
 
 
-Looking = See | Adversarial  # a read of one view, which has a name
+SingleViewRead = See | Adversarial  # these have a `view`

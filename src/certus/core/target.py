@@ -1,4 +1,4 @@
-"""The one idea that holds the code together: what the student should answer, and how far to believe it."""
+"""Target, the central idea of the code: what the student should answer, and how much to trust it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 from certus.certainty.metrics import rank
 
 
-class Later:
-    """A tensor that is made when somebody first asks for it."""
+class Lazy:
+    """A tensor that is computed when it is first used."""
 
     def __init__(self, make: Callable[[], Tensor]) -> None:
         self._make = make
@@ -24,21 +24,21 @@ class Later:
         return self.value
 
 
-Uncertainty = Tensor | Later
+Uncertainty = Tensor | Lazy
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What the student should answer for each image, and how far to believe it."""
+    """What the student should answer for each image, and how much to trust it."""
 
     logits: Tensor  # (B, C), no gradient
     weight: Tensor  # (B,)  0 = filtered out
     temperature: Tensor  # (B,)  V_i, applied to student and teacher alike
-    uncertainty: Uncertainty | None = None  # (B,)  larger = less sure; measured when somebody asks for the rank
+    uncertainty: Uncertainty | None = None  # (B,)  larger = less certain; computed when the rank is first used
 
     @classmethod
     def plain(cls, logits: Tensor, uncertainty: Uncertainty | None = None) -> Target:
-        """Believed in full: weight 1, temperature 1."""
+        """Full trust: weight 1, temperature 1."""
         logits = logits.detach()
         one = logits.new_ones(len(logits))
         return cls(logits, one, one, uncertainty)
@@ -47,14 +47,14 @@ class Target:
     def rank(self) -> Tensor:
         """R_i, 1 = most certain, over the whole batch; filters do not change it."""
         if self.uncertainty is None:
-            raise ValueError("this target has no uncertainty to rank by: take a source that measures certainty")
-        return rank(self.uncertainty() if isinstance(self.uncertainty, Later) else self.uncertainty)
+            raise ValueError("This target has no uncertainty to rank by: use a source that measures certainty.")
+        return rank(self.uncertainty() if isinstance(self.uncertainty, Lazy) else self.uncertainty)
 
     @property
     def measured(self) -> Tensor | None:
-        """The uncertainty, if it has been measured."""
-        return self.uncertainty.value if isinstance(self.uncertainty, Later) else self.uncertainty
+        """The uncertainty, if it has been computed."""
+        return self.uncertainty.value if isinstance(self.uncertainty, Lazy) else self.uncertainty
 
     def kept(self, mask: Tensor) -> Target:
-        """The same targets, those outside `mask` at weight 0."""
+        """The same targets with their weights multiplied by `mask`; 0 filters a target out."""
         return replace(self, weight=self.weight * mask)

@@ -23,19 +23,19 @@ class Read(Protocol):
 
 
 class Source(Protocol):
-    """Where targets come from."""
+    """Makes the targets of a step."""
 
     def __call__(self, step: Step) -> Target: ...
 
 
 class Refine(Protocol):
-    """What is done to targets before they are taught: pure."""
+    """Changes targets before they are used: a pure function."""
 
     def __call__(self, target: Target, step: Step) -> Target: ...
 
 
 class Term(Protocol):
-    """One summand of the loss, and the student that it teaches."""
+    """One summand of the loss, and the student that learns from it."""
 
     @property
     def student(self) -> nn.Module: ...
@@ -64,7 +64,7 @@ class CrossEntropy:
 class Consistency:
     """λ(e) · 1/|B| · Σ_i w_i d(student(x_i)/V_i, target_i/V_i).
 
-    Filtered images count 0 and stay in the denominator; labelled images take part too.
+    Filtered images count as 0 and stay in the denominator; labelled images take part too.
     """
 
     read: Read
@@ -78,7 +78,7 @@ class Consistency:
         return self.read.student
 
     def targets(self, step: Step) -> tuple[Target, ...]:
-        """As the source makes them, and after each refinement; once in a step, so that an observer reads the same."""
+        """The source's targets, then those after each refinement; computed once per step, also for an observer."""
 
         def make() -> tuple[Target, ...]:
             stages = [self.source(step)]
@@ -89,7 +89,7 @@ class Consistency:
         return step.once(("targets", id(self)), make)
 
     def target(self, step: Step) -> Target:
-        """What is taught in the end."""
+        """The targets after all refinements."""
         return self.targets(step)[-1]
 
     def __call__(self, step: Step) -> Tensor:
@@ -105,7 +105,7 @@ class Consistency:
 
 @dataclass(frozen=True, eq=False)
 class Entropy:
-    """λ · mean −Σ_c p log p of the student's answers: they should be sure of something."""
+    """λ · mean −Σ_c p log p of the student's answers: it makes them more certain."""
 
     read: Read
     weight: Schedule = Constant(1.0)  # noqa: RUF009 (frozen)

@@ -1,10 +1,10 @@
-"""Data sets by name, or a folder of one's own pictures."""
+"""Data sets by name, and folders of the user's pictures."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache as remembered
 from pathlib import Path
 
 from certus.data.cache import Listen
@@ -21,7 +21,7 @@ from certus.errors import UsageError, unknown
 
 
 @dataclass(frozen=True)
-class Known:
+class DatasetEntry:
     """A data set that certus can load by name."""
 
     about: str
@@ -29,17 +29,17 @@ class Known:
 
 
 DATASETS = {
-    "digits": Known("1,797 handwritten digits of 8×8 pixels, part of scikit-learn", lambda _: digits()),
-    "moons": Known("two half circles in the plane, for a first look and for tests", lambda _: moons()),
-    "cifar10": Known("60,000 photographs of 32×32 pixels, 10 classes", cifar10),
-    "cifar100": Known("60,000 photographs of 32×32 pixels, 100 classes", cifar100),
-    "svhn": Known("99,289 house numbers of 32×32 pixels", svhn),
-    "fashion-mnist": Known("70,000 pieces of clothing, 28×28 pixels, grey", fashion_mnist),
+    "digits": DatasetEntry("1,797 handwritten digits of 8×8 pixels, part of scikit-learn", lambda _: digits()),
+    "moons": DatasetEntry("two half circles in the plane, for first experiments and tests", lambda _: moons()),
+    "cifar10": DatasetEntry("60,000 photographs of 32×32 pixels, 10 classes", cifar10),
+    "cifar100": DatasetEntry("60,000 photographs of 32×32 pixels, 100 classes", cifar100),
+    "svhn": DatasetEntry("99,289 house numbers of 32×32 pixels", svhn),
+    "fashion-mnist": DatasetEntry("70,000 pieces of clothing, 28×28 pixels, grey", fashion_mnist),
 }
 
 
 def is_folder(name: str) -> bool:
-    """Whether `--data` names a folder of pictures: it holds a slash, or is no data set's name but a folder here."""
+    """Whether `data` names a folder of pictures: it has a slash, or it is an existing folder and no data set."""
     return name not in DATASETS and ("/" in name or name in (".", "..") or Path(name).is_dir())
 
 
@@ -47,7 +47,7 @@ _opened: dict[tuple[Path, int], Pictures] = {}
 
 
 def pictures(folder: str, size: int = 0, listen: Listen = lambda *_: None) -> Pictures:
-    """A folder of pictures, opened once; `listen` hears (pictures read, pictures to read)."""
+    """A folder of pictures, read once per process; `listen` is called with (pictures read, pictures to read)."""
     root = Path(folder).resolve()
     if (root, size) not in _opened:
         found = load_pictures(root, size or None, listen=listen)
@@ -55,16 +55,18 @@ def pictures(folder: str, size: int = 0, listen: Listen = lambda *_: None) -> Pi
     return _opened[root, size]
 
 
-@remembered
+@functools.cache
 def load(name: str, root: str = "", size: int = 0) -> Dataset:
-    """By name, its files in `root` (nothing: the usual data folder); or a folder of pictures, at this size."""
+    """A data set by name, its files in `root` (empty: the usual data folder); or a folder of pictures, at this size."""
     if is_folder(name):
         found = pictures(name, size)
         return replace(found.dataset, validation=found.validation)
     if name not in DATASETS:
         raise unknown("data set", name, DATASETS)
     if size:
-        raise UsageError(f"--size is for one's own pictures; those of {name} have the size that they have.")
+        raise UsageError(
+            f"`size` is only for folders of pictures, and the images of {name} have a fixed size: leave it out."
+        )
     return DATASETS[name].load(data_folder(Path(root) if root else None))
 
 

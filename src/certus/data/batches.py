@@ -10,15 +10,15 @@ from torch import Tensor
 
 from certus.randomness import generator, seed_of
 
-# What a method's batches hold: labelled and unlabelled images, labelled ones alone, or all alike without their labels.
+# What a method's batches contain: labelled and unlabelled images, only labelled ones, or all images without labels.
 Sees = Literal["both", "labelled", "everything"]
 
 
 @dataclass
 class Stream:
-    """An endless stream over n places: one permutation after the other, so that none is seen more often.
+    """An endless stream of the indices 0 … n−1: one random permutation after the other.
 
-    `take(step, size)` is the step-th run of `size` places; it depends on nothing that was taken before.
+    `take(step, size)` gives the step-th group of `size` indices; it does not depend on earlier calls.
     """
 
     n: int
@@ -42,7 +42,7 @@ class Stream:
 
 
 class Batches:
-    """The places of each step's images; an epoch is one pass over the unlabelled images."""
+    """The indices of each step's images; an epoch is one pass over the unlabelled images."""
 
     def __init__(self, labelled: Tensor, unlabelled: Tensor, sizes: tuple[int, int], seed: int) -> None:
         self.labelled, self.unlabelled, self.sizes = labelled, unlabelled, sizes
@@ -57,20 +57,20 @@ class Batches:
 
     @property
     def per_epoch(self) -> int:
-        """Without unlabelled images, one over the labelled ones."""
+        """Steps in one epoch; without unlabelled images, an epoch is one pass over the labelled ones."""
         return steps_per_pass(len(self.labelled), len(self.unlabelled), self.sizes)
 
     def __call__(self, step: int, sees: Sees = "both") -> Tensor:
-        """Places in the training set, the labelled ones first."""
+        """Indices into the training set, those of labelled images first."""
         if sees == "everything":
             return self.everything[self._everything.take(step, self.sizes[1])]
-        places = self.labelled[self._labelled.take(step, self.sizes[0])]
+        labelled = self.labelled[self._labelled.take(step, self.sizes[0])]
         if sees == "labelled":
-            return places
-        return torch.cat([places, self.unlabelled[self._unlabelled.take(step, self.sizes[1])]])
+            return labelled
+        return torch.cat([labelled, self.unlabelled[self._unlabelled.take(step, self.sizes[1])]])
 
 
 def steps_per_pass(labelled: int, unlabelled: int, sizes: tuple[int, int]) -> int:
-    """Of one pass over the unlabelled images; without any, over the labelled ones."""
+    """Steps in one pass over the unlabelled images; without any, over the labelled ones."""
     n, size = (unlabelled, sizes[1]) if unlabelled else (labelled, sizes[0])
     return max(1, round(n / size))

@@ -9,27 +9,27 @@ import numpy as np
 import torch
 
 from certus.data.dataset import Dataset, Part
-from certus.data.files import broken, check_labels, data_folder, needed, reading
+from certus.data.files import broken, check_labels, data_folder, locate, reading
 
-PIXELS = 3 * 32 * 32  # of one image, all of red first, then green, then blue, each row by row
+PIXELS = 3 * 32 * 32  # bytes of one image: all of red, then green, then blue, each row by row
 
 
 def cifar10(root: Path | None = None) -> Dataset:
-    """A record is the class and the pixels."""
-    *train, test, names = needed("cifar10", data_folder(root))
+    """A record is one class byte and the pixels."""
+    *train, test, names = locate("cifar10", data_folder(root))
     classes = lines("cifar10", names, 10)
     return Dataset("cifar10", classes, records("cifar10", train, (10,)), records("cifar10", [test], (10,)))
 
 
 def cifar100(root: Path | None = None) -> Dataset:
-    """A record is the coarse class (one of 20, not used), the fine class and the pixels."""
-    train, test, names = needed("cifar100", data_folder(root))
+    """A record is a byte for the coarse class (one of 20, not used), a byte for the fine class, and the pixels."""
+    train, test, names = locate("cifar100", data_folder(root))
     classes = lines("cifar100", names, 100)
     return Dataset("cifar100", classes, records("cifar100", [train], (20, 100)), records("cifar100", [test], (20, 100)))
 
 
 def records(name: str, files: Sequence[Path], kinds: Sequence[int]) -> Part:
-    """Records of one label byte for each number of classes in `kinds`, the last being the class, and the pixels."""
+    """Read records: one label byte for each number of classes in `kinds`, of which the last is used, and the pixels."""
     size = len(kinds) + PIXELS
     counts = [count(name, file, size) for file in files]
     images = np.empty((sum(counts), PIXELS), np.uint8)
@@ -47,7 +47,7 @@ def records(name: str, files: Sequence[Path], kinds: Sequence[int]) -> Part:
 
 
 def count(name: str, file: Path, size: int) -> int:
-    """How many records of this size the file holds."""
+    """The number of records of this size in the file."""
     total = file.stat().st_size
     n, rest = divmod(total, size)
     if rest or not n:

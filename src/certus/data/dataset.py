@@ -1,4 +1,4 @@
-"""A data set in memory: images as they are stored, labels, classes."""
+"""A data set in memory: images as they are stored, labels and classes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-SLICE = 4096  # images that are looked at together, so that a large data set is never copied whole
+SLICE = 4096  # images that are processed at a time, so that a large data set is never copied as a whole
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Images with their labels; −1 for one that nobody has labelled."""
+    """Images with their labels; −1 for an image without a label."""
 
     images: Tensor  # (N, C, H, W) uint8, or (N, D) float32
     labels: Tensor  # (N,) int64
@@ -26,15 +26,17 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
+    """Training and test images of named classes."""
+
     name: str
     classes: tuple[str, ...]
     train: Part
     test: Part  # may be empty
-    validation: Part | None = None  # where the data set brings its own
+    validation: Part | None = None  # if the data set has its own validation images
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one input: (C, H, W), or (D,)."""
+        """The shape of one input: (C, H, W), or (D,)."""
         return tuple(self.train.images.shape[1:])
 
     @cached_property
@@ -54,7 +56,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells whether a run is resumed on the data that it was started on."""
+        """A digest of the data: shows whether a run is resumed on the data that it was started on."""
         digest = blake2b(digest_size=8)
         for part in (self.train, self.test):
             for piece in (*part.images.split(SLICE), part.labels):
@@ -63,7 +65,7 @@ class Dataset:
 
 
 def scale_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
-    """The same from each channel's histogram: whole numbers to the last division, and no copy of the images."""
+    """Mean and deviation from each channel's histogram: integers up to the last division, and no copy of the images."""
     channels = images.shape[1]
     counts = torch.zeros(channels, 256, dtype=torch.int64)
     for part in images.split(SLICE):

@@ -1,4 +1,4 @@
-"""One picture file as pixels: every format and mode becomes red, green and blue bytes of one size."""
+"""Picture files as pixels: every format and mode becomes red, green and blue bytes of one size."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".tif", ".tiff", ".gif"))
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # no other decoder is ever tried
-KNOWN = "PNG, JPEG, WebP, BMP, TIFF or GIF"
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # no other decoder is used
+FORMAT_NAMES = "PNG, JPEG, WebP, BMP, TIFF or GIF"
 ORIENTATION = 0x0112  # the EXIF tag
-SIZES = (32, 48, 64, 96, 128)  # chosen from when none is given
-SAMPLE = 1000  # pictures that are looked at to choose
-GREY = np.array([299, 587, 114], dtype=np.uint32)  # brightness of red, green and blue, in thousandths
-TOGETHER = 4  # small pictures that a thread takes at a time, as handing them over costs time
+SIZES = (32, 48, 64, 96, 128)  # the choices when the user gives no size
+SAMPLE = 1000  # pictures that are opened to choose a size
+GREY = np.array([299, 587, 114], dtype=np.uint32)  # shares of red, green and blue in brightness, in thousandths
+CHUNK = 4  # pictures that a thread takes at a time, because each handover costs time
 WORKERS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 A = TypeVar("A")
@@ -41,17 +41,17 @@ B = TypeVar("B")
 
 
 class Unreadable(CertusError):
-    """A picture that cannot be decoded; the message is the reason alone."""
+    """A picture cannot be decoded; the message is only the reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """A picture's pixels, and what it was before."""
+    """A picture's pixels, and properties of its file."""
 
     pixels: NDArray[np.uint8]  # (3, size, size)
-    width: int  # upright, before shrinking
+    width: int  # upright, before resizing
     height: int
-    transparent: bool  # it had see-through pixels, which are white now
+    transparent: bool  # it had transparent pixels, which are white now
 
     @property
     def grey(self) -> bool:
@@ -60,17 +60,17 @@ class Decoded:
 
 
 def decode(path: Path, size: int) -> NDArray[np.uint8]:
-    """The picture as (3, size, size): shrunk whole until its shorter side is `size`, then cropped to its centre.
+    """The picture as (3, size, size): resized until its shorter side is `size`, then cropped to its centre.
 
-    It is turned upright by its EXIF orientation. See-through pixels are laid on white. 16 bits become 8 (v / 257).
-    Of an animation or a file of several pages the first counts. An `Unreadable` says why when there is no picture.
+    It is rotated by its EXIF orientation. Transparent pixels become white. 16 bits become 8 (v / 257). Only the first
+    image of an animation or of several pages is used. Raises `Unreadable` with the reason if it cannot be decoded.
     """
     with quiet():
         return decode_bytes(read(path), size).pixels
 
 
 def decode_bytes(data: bytes, size: int) -> Decoded:
-    """As `decode`, from a file's content; it may warn, so that the caller wraps it (or many of them) in `quiet`."""
+    """Like `decode`, from a file's content. Pillow may warn, so call it within `quiet`."""
     need_pillow()
     from PIL import Image, UnidentifiedImageError
 
@@ -79,28 +79,32 @@ def decode_bytes(data: bytes, size: int) -> Decoded:
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
-            spare = 2 * size / min(width, height)  # JPEG: decode at a fraction, no smaller than twice the need
+            spare = (
+                2 * size / min(width, height)
+            )  # JPEG: decode at a fraction of its size, at least twice the final size
             fraction = image.draft(None, (math.ceil(width * spare), math.ceil(height * spare)))
             image.load()
-            turn = orientation(image)
-            plain, transparent = flat(image)
-            extent = fraction[1][2:] if fraction else plain.size  # 225 rows at a half are 113, the last of them half
-            small = as_mode("RGB", upright(square(plain, extent, size), turn))
-            if turn >= 5:
+            exif = orientation(image)
+            plain, transparent = flattened(image)
+            extent = (
+                fraction[1][2:] if fraction else plain.size
+            )  # 225 rows at half size are 113, and the last one counts half
+            small = as_mode("RGB", upright(square(plain, extent, size), exif))
+            if exif >= 5:  # rotated by a quarter
                 width, height = height, width
             return Decoded(np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1)), width, height, transparent)
     except Unreadable:
         raise
     except UnidentifiedImageError:
-        raise Unreadable(f"it is not a {KNOWN} picture") from None
+        raise Unreadable(f"it is not a {FORMAT_NAMES} picture") from None
     except Image.DecompressionBombError:
         raise Unreadable(f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from None
     except Exception as error:  # a damaged file makes Pillow raise almost anything
         raise Unreadable(str(error) or type(error).__name__) from error
 
 
-def flat(image: Image.Image) -> tuple[Image.Image, bool]:
-    """Without alpha, palette or more than 8 bits: in mode L or RGB; and whether anything was see-through."""
+def flattened(image: Image.Image) -> tuple[Image.Image, bool]:
+    """The image in mode L or RGB (no alpha, no palette, 8 bits), and whether it had transparent pixels."""
     from PIL import Image
 
     if image.mode.startswith("I;16"):
@@ -109,7 +113,7 @@ def flat(image: Image.Image) -> tuple[Image.Image, bool]:
         values[transparent] = 65535
         return Image.fromarray(((values + 128) // 257).astype(np.uint8)), bool(transparent.any())
     if image.mode in ("I", "F"):
-        raise Unreadable("its brightness has 32 bits and no fixed range: save it with 8 or 16 bits")
+        raise Unreadable("its brightness has 32 bits without a fixed range: save it with 8 or 16 bits")
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         alpha = layer.getchannel("A")
@@ -120,11 +124,11 @@ def flat(image: Image.Image) -> tuple[Image.Image, bool]:
 
 
 def as_mode(mode: str, image: Image.Image) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)  # which would copy
+    return image if image.mode == mode else image.convert(mode)  # convert would copy
 
 
 def square(image: Image.Image, extent: tuple[float, float], size: int) -> Image.Image:
-    """The central square at the new size; averaging filter, so that shrinking makes no false patterns."""
+    """The central square, resized with an averaging filter, which avoids false patterns."""
     from PIL import Image
 
     if image.size == extent == (size, size):
@@ -136,15 +140,17 @@ def square(image: Image.Image, extent: tuple[float, float], size: int) -> Image.
 
 
 def orientation(image: Image.Image) -> int:
-    """1 to 8, where 1 is upright; read after the pixels, as Pillow turns TIFF by itself and PNG may say it last."""
+    """The EXIF orientation, 1 to 8; 1 is upright. Read it after the pixels: Pillow rotates TIFF by itself, and in PNG
+    it may come last."""
     try:
         value = image.getexif().get(ORIENTATION, 1)
-    except Exception:  # the pixels are good even if their EXIF block is not
+    except Exception:  # a broken EXIF block does not make the pixels unusable
         return 1
     return value if value in range(1, 9) else 1
 
 
-def upright(image: Image.Image, turn: int) -> Image.Image:
+def upright(image: Image.Image, exif: int) -> Image.Image:
+    """Rotate or mirror an image with this EXIF orientation."""
     from PIL.Image import Transpose
 
     turns = (
@@ -156,11 +162,11 @@ def upright(image: Image.Image, turn: int) -> Image.Image:
         Transpose.TRANSVERSE,
         Transpose.ROTATE_90,
     )
-    return image if turn == 1 else image.transpose(turns[turn - 2])
+    return image if exif == 1 else image.transpose(turns[exif - 2])
 
 
 def shorter_side(path: Path) -> int | None:
-    """In pixels, from the head of the file alone; None if that cannot be read."""
+    """In pixels, read from the file's header alone; None if that is unreadable."""
     need_pillow()
     from PIL import Image
 
@@ -172,15 +178,15 @@ def shorter_side(path: Path) -> int | None:
 
 
 def choose_size(paths: Sequence[Path]) -> tuple[int, str]:
-    """The one of SIZES nearest to the pictures' median shorter side, and why in words."""
+    """The element of SIZES that is nearest to the pictures' median shorter side, and the reason in words."""
     sample = paths[:: -(-len(paths) // SAMPLE)]
     sides = [side for side in map(shorter_side, sample) if side]
     typical = median(sides or [SIZES[0]])
     size = min(SIZES, key=lambda size: abs(math.log(size / typical)))
     which = f"nearest of {', '.join(map(str, SIZES))}"
     if not SIZES[0] <= typical <= SIZES[-1]:
-        which = f"{'smallest' if size == SIZES[0] else 'largest'} that is chosen unasked"
-    return size, f"as their median shorter side is {typical:,.0f}, and {size} is the {which}"
+        which = f"{'smallest' if size == SIZES[0] else 'largest'} automatic size"
+    return size, f"because their median shorter side is {typical:,.0f}, and {size} is the {which}"
 
 
 def read(path: Path) -> bytes:
@@ -193,9 +199,9 @@ def read(path: Path) -> bytes:
 def stream(
     paths: Iterable[Path], size: int, channels: int, batch: int
 ) -> Iterator[tuple[list[Path], Tensor, list[tuple[Path, str]]]]:
-    """Any pictures in the order of their paths, `batch` files at a time: (paths, images, skipped with reasons).
+    """Decode pictures in the order of their paths, `batch` files at a time: (paths, images, skipped with reasons).
 
-    Images are (n, channels, size, size) uint8; colour becomes brightness where the data set is grey (channels 1).
+    Images are (n, channels, size, size) uint8; with one channel, colour becomes brightness.
     """
     need_pillow()
 
@@ -208,7 +214,7 @@ def stream(
     rest = iter(sorted(paths))
     while some := list(islice(rest, batch)):
         with quiet():
-            outcomes = list(zip(some, in_order(attempt, some), strict=True))
+            outcomes = list(zip(some, threaded_map(attempt, some), strict=True))
         good = [(path, pixels) for path, pixels in outcomes if not isinstance(pixels, str)]
         images = np.stack([p for _, p in good]) if good else np.empty((0, channels, size, size), np.uint8)
         skipped = [(path, reason) for path, reason in outcomes if isinstance(reason, str)]
@@ -216,19 +222,19 @@ def stream(
 
 
 def as_channels(pixels: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
-    """(3, H, W) as it is, or its brightness as (1, H, W); exactly the grey of a grey picture."""
+    """The pixels (3, H, W), or their brightness (1, H, W); the brightness of a grey picture is exact."""
     if channels == 3:
         return pixels
     return ((np.tensordot(GREY, pixels.astype(np.uint32), 1) + 500) // 1000).astype(np.uint8)[None]
 
 
-def in_order(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
-    """`map` by threads, a bounded way ahead: Pillow lets other threads run while it decodes and resizes."""
+def threaded_map(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
+    """`map` by threads, in order, a bounded number of items ahead. Pillow lets other threads run while it decodes."""
 
     def each(some: Sequence[A]) -> list[B]:
         return [function(item) for item in some]
 
-    rest = (items[at : at + TOGETHER] for at in range(0, len(items), TOGETHER))
+    rest = (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
     pool = ThreadPoolExecutor(WORKERS)
     try:
         waiting = deque(pool.submit(each, some) for some in islice(rest, 4 * WORKERS))
@@ -241,7 +247,7 @@ def in_order(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings. Python keeps the filters for all threads at once: set them around the threads, not in them."""
+    """Suppress warnings. The filters are the same for all threads: set them around the threads, not inside."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -251,4 +257,7 @@ def need_pillow() -> None:
     try:
         import PIL.Image  # noqa: F401
     except ImportError:
-        raise UsageError("Reading pictures needs Pillow: pip install 'certus[pictures]'.") from None
+        raise UsageError(
+            "Reading pictures needs Pillow: run pip install 'certus-ssl[pictures]', or in a checkout "
+            "pip install -e '.[pictures]'."
+        ) from None

@@ -9,7 +9,7 @@ from certus.data.dataset import Dataset, Part
 
 
 def digits() -> Dataset:
-    """A fixed stratified 30 % are the test set; the data set has no official one."""
+    """A fixed, stratified 30 % are the test set, because the data set has no official one."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 

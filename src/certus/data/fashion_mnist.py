@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from certus.data.dataset import Dataset, Part
-from certus.data.files import broken, check_labels, data_folder, needed, reading
+from certus.data.files import broken, check_labels, data_folder, locate, reading
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
@@ -18,7 +18,7 @@ CLASSES = (
 
 
 def fashion_mnist(root: Path | None = None) -> Dataset:
-    train_images, train_labels, test_images, test_labels = needed("fashion-mnist", data_folder(root))
+    train_images, train_labels, test_images, test_labels = locate("fashion-mnist", data_folder(root))
     return Dataset("fashion-mnist", CLASSES, part(train_images, train_labels), part(test_images, test_labels))
 
 
@@ -31,19 +31,21 @@ def part(images: Path, labels: Path) -> Part:
 
 
 def idx(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Two zero bytes, type 8 (unsigned bytes), the number of dimensions, each as 32 bits big-endian, then the bytes."""
+    """Read an idx file: two zero bytes, type 8 (bytes), number of dimensions, each as 32 bits big-endian, the data."""
     with reading("fashion-mnist", file), file.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         with gzip.open(raw) if packed else raw as stream:
             magic = stream.read(4)
             if magic != bytes((0, 0, 8, 1 + len(shape))):
-                raise broken("fashion-mnist", file, f"it begins with {magic.hex(' ') or 'nothing'}, which is not idx")
+                raise broken(
+                    "fashion-mnist", file, f"it begins with {magic.hex(' ') or 'nothing'}, so it is not an idx file"
+                )
             n, *sizes = np.frombuffer(stream.read(4 * (1 + len(shape))), ">u4").tolist()
             if tuple(sizes) != shape or n == 0:
                 raise broken("fashion-mnist", file, f"it holds {n:,} items of shape {tuple(sizes)}, not of {shape}")
             size = n * int(np.prod(shape, dtype=int))
-            data = stream.read(size + 1)  # one more, to reach the end, where gzip keeps its checksum
+            data = stream.read(size + 1)  # one byte more, to reach the end, where gzip checks its checksum
     if len(data) != size:
         held = f"{len(data):,} bytes, too few" if len(data) < size else "too many bytes"
         raise broken("fashion-mnist", file, f"after its header there are {held} for {n:,} items")

@@ -1,4 +1,4 @@
-"""Two interleaved half circles in the plane: the smallest problem that labels alone do not solve."""
+"""Two interleaved half circles in the plane: a very small problem that a few labels alone do not solve."""
 
 from __future__ import annotations
 

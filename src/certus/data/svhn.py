@@ -14,35 +14,35 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 
 from certus.data.dataset import Dataset, Part
-from certus.data.files import broken, check_labels, data_folder, needed, reading
+from certus.data.files import broken, check_labels, data_folder, locate, reading
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
 PIXELS = 3 * 32 * 32
-KEY = 32  # bytes
-SLICE = 4096  # images that are turned at once
+KEY = 32  # bytes of the fingerprint
+SLICE = 4096  # images that are transposed at a time
 
 
 def svhn(root: Path | None = None) -> Dataset:
-    train, test = needed("svhn", data_folder(root))
+    train, test = locate("svhn", data_folder(root))
     return Dataset("svhn", tuple(map(str, range(10))), read(train), read(test))
 
 
 def read(file: Path) -> Part:
-    """From the decoded copy beside the .mat file, which is made by the first read."""
+    """Read the decoded copy beside the .mat file; the first call makes it."""
     with reading("svhn", file):
         key = fingerprint(file)
     copy = file.with_name(f"{file.stem}.decoded.npy")
-    decoded = recall(copy, key)
+    decoded = read_copy(copy, key)
     if decoded is None:
         decoded = decode(file)
-        remember(copy, key, *decoded)
+        write_copy(copy, key, *decoded)
     images, labels = decoded
     return Part(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
 
 
 def decode(file: Path) -> tuple[Bytes, Bytes]:
-    """The file's X is (row, column, colour, image), its y is 1..10 with 10 for the digit 0."""
+    """In the file, X is (row, column, colour, image), and y is 1..10 with 10 for the digit 0."""
     with reading("svhn", file):
         variables = loadmat(file, variable_names=("X", "y"))
     if not {"X", "y"} <= variables.keys():
@@ -56,21 +56,21 @@ def decode(file: Path) -> tuple[Bytes, Bytes]:
         )
     y = y.ravel()
     check_labels("svhn", file, y, 1, 10)
-    images = np.require(x.T, requirements=["C", "W"])  # (N, 3, column, row), which is how MATLAB lays it out: no copy
-    for start in range(0, len(images), SLICE):  # turned in place, slice by slice, to keep memory small
+    images = np.require(x.T, requirements=["C", "W"])  # (N, 3, column, row): MATLAB's layout, so this is no copy
+    for start in range(0, len(images), SLICE):  # transposed in place, slice by slice, to save memory
         part = images[start : start + SLICE]
         part[:] = part.swapaxes(2, 3).copy()  # (n, 3, row, column)
     return images, (y % 10).astype(np.uint8)
 
 
 def fingerprint(file: Path) -> bytes:
-    """Tells whether the decoded copy is of this very file; `person` names the copy's layout."""
+    """A digest of the file, which its decoded copy must have; `person` is the version of the copy's layout."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=KEY, person=b"svhn 1")).digest()
 
 
-def remember(copy: Path, key: bytes, images: Bytes, labels: Bytes) -> None:
-    """Write the images, the labels and the key as one array of bytes; where that is not allowed, do without."""
+def write_copy(copy: Path, key: bytes, images: Bytes, labels: Bytes) -> None:
+    """Write images, labels and key as one array of bytes; without permission to write, do nothing."""
     part = copy.with_name(f"{copy.name}.{os.getpid()}.part")
     header: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": (images.size + labels.size + KEY,)}
     with suppress(OSError):
@@ -86,8 +86,8 @@ def remember(copy: Path, key: bytes, images: Bytes, labels: Bytes) -> None:
             part.unlink(missing_ok=True)
 
 
-def recall(copy: Path, key: bytes) -> tuple[Bytes, Bytes] | None:
-    """The decoded copy, mapped into memory (changes stay private), unless it is missing, stale or broken."""
+def read_copy(copy: Path, key: bytes) -> tuple[Bytes, Bytes] | None:
+    """The decoded copy, mapped into memory (changes stay private); None if it is missing, outdated or broken."""
     try:
         flat = np.load(copy, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError):

@@ -12,11 +12,10 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from certus.errors import CertusError
+from certus.errors import CertusError, Interrupted
 from certus.experiments.cells import Cell
 from certus.training.build import build
 from certus.training.loop import Tick, train
-from certus.training.stopping import Interrupted
 
 Event = tuple[str, str, Any]  # "tick", "result" or "failed"; the name of the cell; the value
 

@@ -1,4 +1,4 @@
-"""Every method by name, in the order in which a reader meets them: the paper's table, then what came after it."""
+"""Every method by name, in reading order: the paper's table, then what came after it, then plug-ins."""
 
 from __future__ import annotations
 
@@ -21,20 +21,46 @@ from certus.methods import (
     vat,
     wcp,
 )
+from certus.methods.options import at_least, between, one_of, option
 from certus.methods.recipe import Recipe
+from certus.methods.registry import Registry
 
 FAMILIES = (
     *(supervised, pseudo_label, pi, temporal_ensembling, vat, mean_teacher, sntg, ma_dnn, label_propagation),
     *(co_training, fastswa, wcp, dual_student, ccl, fixmatch),
 )
-METHODS: dict[str, Recipe] = {recipe.name: recipe for family in FAMILIES for recipe in family.RECIPES}
 PRETRAINING: dict[str, Recipe] = {recipe.name: recipe for recipe in rotation.RECIPES}
+METHODS = Registry((recipe for family in FAMILIES for recipe in family.RECIPES), reserved=PRETRAINING)
 
 
 def recipe(name: str) -> Recipe:
-    if name not in METHODS | PRETRAINING:
+    if name in PRETRAINING:
+        return PRETRAINING[name]
+    if name not in METHODS:
         raise unknown("method", name, METHODS)
-    return (METHODS | PRETRAINING)[name]
+    return METHODS[name]
 
 
-__all__ = ["METHODS", "PRETRAINING", "Recipe", "recipe"]
+def register(recipe: Recipe) -> None:
+    """Add a method from outside certus, for this process.
+
+    A package makes its methods known to every process, and to the command line, by an entry point of the group
+    "certus.methods" that names a Recipe or a tuple of them:
+
+        [project.entry-points."certus.methods"]
+        my-method = "my_package.my_method:RECIPES"
+    """
+    METHODS.add(recipe)
+
+
+__all__ = [
+    "METHODS",
+    "PRETRAINING",
+    "Recipe",
+    "at_least",
+    "between",
+    "one_of",
+    "option",
+    "recipe",
+    "register",
+]

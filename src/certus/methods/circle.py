@@ -1,7 +1,7 @@
-"""The decoupled circle: n students, each with an EMA teacher that teaches the next student.
+"""The paper's decoupled circle of n students and n EMA teachers; Mean Teacher and CCL are built on it.
 
-teacher_i = EMA(student_i) teaches student_{i+1}, and the last teaches the first. Each student has its own
-initialisation, views and dropout. A circle of one is the ordinary student and its own teacher.
+teacher_i = EMA(student_i) makes the targets of student_{i+1}, and the last teacher those of the first student. Each
+student has its own initialisation, views and dropout. For n = 1 the student learns from its own teacher.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from certus.core.method import Method, numbered
 from certus.core.schedules import RampUp
 from certus.core.student import Adversarial, See
 from certus.core.terms import Consistency, CrossEntropy, Read, Refine, Source, Term
-from certus.methods.recipe import at_least, between, one_of, option
-from certus.networks.roles import call
+from certus.methods.options import at_least, between, one_of, option
+from certus.networks.roles import set_role
 from certus.teachers import EMA, Visits
 
 PAPER = "Liu & Tan 2021"
@@ -25,7 +25,9 @@ PAPER = "Liu & Tan 2021"
 
 @dataclass(frozen=True)
 class Options:
-    teachers: int = option(1, "n of the decoupled circle of students and teachers", at_least(1), source=PAPER)
+    """The options of every method that is built on the circle."""
+
+    teachers: int = option(1, "n, the number of students and teachers in the circle", at_least(1), source=PAPER)
     weight: float = option(
         10.0,
         "λ_max, the weight of the consistency term",
@@ -36,15 +38,15 @@ class Options:
     decay: float = option(0.99, "α of the teacher's moving average", between(0, 1), source=PAPER)
     student_view: str = option(
         "weak",
-        "what the student looks at: weak, strong (RandAugment) or adversarial (VAT); the teacher's stays weak",
+        "view of the student: weak, strong (RandAugment) or adversarial (VAT); the teacher's view is always weak",
         one_of("weak", "strong", "adversarial"),
         source="ours, after Liu & Tan 2021, future work",
     )
     epsilon: float = option(
         1.0,
-        "ε of the adversarial view (length over all pixels)",
+        "ε, the size of the adversarial perturbation (Euclidean norm over all pixels)",
         at_least(0),
-        lambda o: None if o.student_view == "adversarial" else "--student-view is not adversarial",
+        lambda o: None if o.student_view == "adversarial" else "`student_view` is not adversarial",
         source="ours",
     )
 
@@ -56,15 +58,19 @@ def circle(
     source: Callable[[nn.Module, str], Source],
     refine: Callable[[str], Sequence[Refine]] = lambda stream: (),  # noqa: ARG005
 ) -> Method:
-    """n students; student i learns the labels, and looking in its way what `source` makes of teacher i−1, refined."""
+    """n students; student i learns from the labels and from the targets of teacher i−1.
 
-    def look(student: nn.Module, view: str) -> Read:
+    `source(teacher, view)` makes the targets, and `refine(stream)` gives their refinements; `stream` names the random
+    numbers of this student's filter.
+    """
+
+    def read(student: nn.Module, view: str) -> Read:
         if options.student_view == "adversarial":
             return Adversarial(student, view, options.epsilon)
         return See(student, view, options.student_view)
 
     n = options.teachers
-    students = tuple(call(context.network(i), numbered("student", i, n)) for i in range(n))
+    students = tuple(set_role(context.network(i), numbered("student", i, n)) for i in range(n))
     teachers = tuple(EMA(student, options.decay) for student in students)
     sources = tuple(source(teachers[i - 1].net, numbered("b", i, n)) for i in range(n))
     terms: dict[str, Term] = {}
@@ -72,7 +78,7 @@ def circle(
         view = numbered("a", i, n)
         terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view))
         terms[numbered("consistency", i, n)] = Consistency(
-            look(student, view),
+            read(student, view),
             sources[i],
             tuple(refine(numbered("drop", i, n))),
             weight=RampUp(options.weight, options.ramp),

@@ -1,4 +1,4 @@
-"""Deep co-training: networks agree on images and each withstands the examples that fool the other."""
+"""Deep co-training: the networks agree on every image, and each is robust to the other's adversarial examples."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from certus.core.step import Step
 from certus.core.student import See
 from certus.core.target import Target
 from certus.core.terms import Consistency, CrossEntropy, Term
+from certus.methods.options import at_least, option
 from certus.methods.partners import partner
-from certus.methods.recipe import Recipe, at_least, option
+from certus.methods.recipe import Recipe
 from certus.networks.modes import evaluating
-from certus.networks.roles import call, role
+from certus.networks.roles import role, set_role
 from certus.views.adversarial import worst_sign
 
-VIEW = "a"  # all networks look at the same images; their dropout and their weights are their own
+VIEW = "a"  # all networks have the same view; each has its own weights and dropout
 
 
-def fooling(step: Step, net: nn.Module, epsilon: float) -> Tensor:
-    """x + ε sign ∇_x CE(net(x), y), y the label, or for an unlabelled image the class that the network says."""
+def adversarial_examples(step: Step, net: nn.Module, epsilon: float) -> Tensor:
+    """x + ε sign ∇_x CE(net(x), y), y the label, or the network's answer if the image is unlabelled."""
 
     def make() -> Tensor:
         x = step.view(VIEW)
         with evaluating(net), torch.enable_grad():
             with torch.no_grad():
-                said = net(x).argmax(1)
-            labels = torch.where(step.batch.labels >= 0, step.batch.labels, said)
-            return x + epsilon * worst_sign(lambda moved: F.cross_entropy(net(moved), labels, reduction="none"), x)
+                answers = net(x).argmax(1)
+            labels = torch.where(step.batch.labels >= 0, step.batch.labels, answers)
+            return x + epsilon * worst_sign(lambda images: F.cross_entropy(net(images), labels, reduction="none"), x)
 
-    return step.once(("fooling", id(net), epsilon), make)
+    return step.once(("adversarial examples", id(net), epsilon), make)
 
 
 @dataclass(frozen=True, eq=False)
-class Partner:
-    """The clean answer of this step's partner."""
+class PartnerAnswer:
+    """The answer of this step's partner to the view."""
 
     students: tuple[nn.Module, ...]
     i: int
@@ -54,8 +55,8 @@ class Partner:
 
 
 @dataclass(frozen=True, eq=False)
-class Withstand:
-    """The student looks at the examples that fool its partner."""
+class PartnerAdversarial:
+    """The student's answer to the adversarial examples of its partner."""
 
     students: tuple[nn.Module, ...]
     i: int
@@ -67,10 +68,10 @@ class Withstand:
 
     def __call__(self, step: Step) -> Tensor:
         other = self.students[partner(step, self.students, self.i)]
-        return step.probe(self.student, fooling(step, other, self.epsilon), VIEW)
+        return step.probe(self.student, adversarial_examples(step, other, self.epsilon), VIEW)
 
     def __repr__(self) -> str:
-        return f"{role(self.student)}({VIEW} + {self.epsilon:g}·sign that fools the partner)"
+        return f"{role(self.student)}({VIEW} + {self.epsilon:g}·sign against the partner)"
 
 
 RAMP = "Qiao, Shen, Zhang, Wang & Yuille 2018: 80 of 600 epochs"
@@ -78,10 +79,16 @@ RAMP = "Qiao, Shen, Zhang, Wang & Yuille 2018: 80 of 600 epochs"
 
 @dataclass(frozen=True)
 class Options:
-    students: int = option(2, "how many networks are trained together", at_least(2))
+    """The options of co-training."""
+
+    students: int = option(2, "number of networks that are trained together", at_least(2))
     agreement: float = option(10.0, "λ_cot, weight of the agreement", at_least(0))
-    difference: float = option(0.5, "λ_diff, weight of withstanding the partner's adversarial examples", at_least(0))
-    ramp: float = option(28.0, "210ths of the run over which both rise to their maximum", at_least(0), source=RAMP)
+    difference: float = option(
+        0.5, "λ_diff, weight of the robustness to the partner's adversarial examples", at_least(0)
+    )
+    ramp: float = option(
+        28.0, "210ths of the run over which both weights rise to their maximum", at_least(0), source=RAMP
+    )
     epsilon: float = option(
         0.08, "size of the adversarial step, in standard deviations of the data (0.02 of the range 0–1)", at_least(0)
     )
@@ -89,16 +96,16 @@ class Options:
 
 def co_training(context: BuildContext, options: Options) -> Method:
     n = options.students
-    students = tuple(call(context.network(i), numbered("student", i, n)) for i in range(n))
+    students = tuple(set_role(context.network(i), numbered("student", i, n)) for i in range(n))
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
-        see, other = See(student, VIEW), Partner(students, i)
+        see, other = See(student, VIEW), PartnerAnswer(students, i)
         terms[f"supervised {i + 1}"] = CrossEntropy(see)
         terms[f"agreement {i + 1}"] = Consistency(
             see, other, distance=js, weight=RampUp(options.agreement, options.ramp)
         )
         terms[f"difference {i + 1}"] = Consistency(
-            Withstand(students, i, options.epsilon),
+            PartnerAdversarial(students, i, options.epsilon),
             other,
             distance=cross_entropy,
             weight=RampUp(options.difference, options.ramp),
@@ -109,7 +116,7 @@ def co_training(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "co-training",
-        "networks agree on images, and each withstands the examples that fool the other",
+        "the networks agree on every image, and each is robust to the other's adversarial examples",
         "Qiao, Shen, Zhang, Wang & Yuille 2018, Deep Co-Training for Semi-Supervised Image Recognition",
         Options,
         co_training,

@@ -1,4 +1,4 @@
-"""Dual student: of two students the one that is more stable about an image teaches the other."""
+"""Dual student: on each image, the more stable of two students teaches the other."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from certus.core.step import Step
 from certus.core.student import See
 from certus.core.target import Target
 from certus.core.terms import Consistency, CrossEntropy, Term
+from certus.methods.options import at_least, between, option
 from certus.methods.partners import partner
-from certus.methods.recipe import Recipe, at_least, between, option
-from certus.networks.roles import call
+from certus.methods.recipe import Recipe
+from certus.networks.roles import set_role
 from certus.teachers import StochasticAnswer
 
-VIEWS = ("a", "b")  # student i learns from VIEWS[i % 2] and is asked again about the other
+VIEWS = ("a", "b")  # student i learns on VIEWS[i % 2] and answers the other view as well
 
 
 def stable(one: Tensor, two: Tensor, threshold: float) -> Tensor:
-    """(B,) the same class under both views (logits), and at least one of the answers above the threshold."""
+    """(B,) whether both answers (logits) have the same class, and at least one has confidence above the threshold."""
     p, q = one.softmax(1), two.softmax(1)
     return (p.argmax(1) == q.argmax(1)) & ((p.amax(1) > threshold) | (q.amax(1) > threshold))
 
 
-def taught(stable_self: Tensor, stable_other: Tensor, moved_self: Tensor, moved_other: Tensor) -> Tensor:
-    """(B,) whether the other teaches: it is stable, and oneself is not, or moves more between the views."""
-    return stable_other & (~stable_self | (moved_self > moved_other))
+def other_teaches(stable_self: Tensor, stable_other: Tensor, change_self: Tensor, change_other: Tensor) -> Tensor:
+    """(B,) whether the other student teaches this one: the other is stable, and this one is not, or its answer changes
+    more between the views."""
+    return stable_other & (~stable_self | (change_self > change_other))
 
 
 @dataclass(frozen=True, eq=False)
-class Stabler:
-    """The partner's answer to its own view, for the unlabelled images about which it is the more stable."""
+class StablePartner:
+    """The partner's answer to its own view, for the unlabelled images on which it is the more stable student."""
 
     students: tuple[nn.Module, ...]
     i: int
@@ -43,14 +45,14 @@ class Stabler:
 
     def __call__(self, step: Step) -> Target:
         def answers(i: int) -> tuple[Tensor, Tensor]:
-            own, again = VIEWS[i % 2], VIEWS[1 - i % 2]
-            return step.learn(self.students[i], own).detach(), step.stochastic_answer(self.students[i], again)
+            own, other = VIEWS[i % 2], VIEWS[1 - i % 2]
+            return step.learn(self.students[i], own).detach(), step.stochastic_answer(self.students[i], other)
 
         mine, others = answers(self.i), answers(partner(step, self.students, self.i))
         one = mine[0].new_ones(len(step.batch))
-        mask = taught(
-            *(stable(*said, self.threshold) for said in (mine, others)),
-            *(mse(*said, one) for said in (mine, others)),
+        mask = other_teaches(
+            *(stable(*pair, self.threshold) for pair in (mine, others)),
+            *(mse(*pair, one) for pair in (mine, others)),
         )
         return Target.plain(others[0]).kept(mask & (step.batch.labels < 0))
 
@@ -65,22 +67,26 @@ RAMP = f"{CITED}: 5 of 300 epochs"
 
 @dataclass(frozen=True)
 class Options:
-    students: int = option(2, "how many students; more than two are paired anew in every step", at_least(2))
-    scale: float = option(1.0, "width of every second student relative to the first", between(0.05, 20))
+    """The options of dual student."""
+
+    students: int = option(2, "number of students; more than two get new partners in every step", at_least(2))
+    scale: float = option(1.0, "width of every second student, relative to the first", between(0.05, 20))
     weight: float = option(
         2.0, "λ₁, weight of each student's own consistency", at_least(0), source=f"{CITED}: 10 {SCALE}"
     )
     stabilisation: float = option(
-        20.0, "λ₂, weight of what the more stable partner teaches", at_least(0), source=f"{CITED}: 100 {SCALE}"
+        20.0, "λ₂, weight of the consistency with the more stable partner", at_least(0), source=f"{CITED}: 100 {SCALE}"
     )
-    ramp: float = option(3.5, "210ths of the run over which both rise to their maximum", at_least(0), source=RAMP)
-    threshold: float = option(0.8, "ξ, least confidence of a stable answer", between(0, 1))
+    ramp: float = option(
+        3.5, "210ths of the run over which both weights rise to their maximum", at_least(0), source=RAMP
+    )
+    threshold: float = option(0.8, "ξ, lowest confidence of a stable answer", between(0, 1))
 
 
 def dual_student(context: BuildContext, options: Options) -> Method:
     n = options.students
     students = tuple(
-        call(context.network(i, options.scale if i % 2 else 1.0), numbered("student", i, n)) for i in range(n)
+        set_role(context.network(i, options.scale if i % 2 else 1.0), numbered("student", i, n)) for i in range(n)
     )
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
@@ -90,7 +96,7 @@ def dual_student(context: BuildContext, options: Options) -> Method:
             see, StochasticAnswer(student, VIEWS[1 - i % 2]), weight=RampUp(options.weight, options.ramp)
         )
         terms[f"stabilisation {i + 1}"] = Consistency(
-            see, Stabler(students, i, options.threshold), weight=RampUp(options.stabilisation, options.ramp)
+            see, StablePartner(students, i, options.threshold), weight=RampUp(options.stabilisation, options.ramp)
         )
     return Method(name="dual-student", students=students, answers=students, terms=terms)
 
@@ -98,7 +104,7 @@ def dual_student(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "dual-student",
-        "of two students the one that is more stable about an image teaches the other",
+        "on each image, the more stable of two students teaches the other",
         "Ke, Wang, Yan, Ren & Lau 2019, Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning",
         Options,
         dual_student,

@@ -1,4 +1,7 @@
-"""Mean teacher with fastSWA: the mean of the student's weights along a cyclical end of training answers."""
+"""Mean Teacher with fastSWA: the mean of the student's weights over the end of training answers.
+
+There the learning rate goes through cycles, so that the averaged weights differ from each other.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,22 @@ from certus.core.build_context import BuildContext
 from certus.core.method import Method
 from certus.core.schedules import EPOCHS, cosine
 from certus.methods import circle, mean_teacher
-from certus.methods.recipe import Recipe, at_least, between, option
+from certus.methods.options import at_least, between, option
+from certus.methods.recipe import Recipe
 from certus.teachers import Average
 
 
 @dataclass(frozen=True)
 class Options(circle.Options):
-    turn: float = option(180.0, "ℓ, the 210th of the run at which the learning rate starts its cycles", between(1, 210))
-    cycle: float = option(30.0, "c, length of a cycle of the learning rate", at_least(1))
-    every: float = option(3.0, "k, how often the weights are averaged, from ℓ − c on", at_least(0.01))
+    """The options of Mean Teacher, and of the cycles and averages, in 210ths of the run."""
+
+    turn: float = option(180.0, "ℓ, 210ths of the run before the learning rate starts its cycles", between(1, 210))
+    cycle: float = option(30.0, "c, length of a cycle of the learning rate, in 210ths of the run", at_least(1))
+    every: float = option(3.0, "k, 210ths of the run between two averages, from ℓ − c on", at_least(0.01))
 
 
 def cyclical(fraction: float, turn: float, cycle: float) -> float:
-    """½(1 + cos πe/210) up to e = ℓ; from there on its last c epochs again and again."""
+    """½(1 + cos πe/210) up to e = ℓ; after that its last c epochs repeat."""
     e = EPOCHS * fraction
     return cosine((e if e < turn else max(turn - cycle, 0) + (e - turn) % cycle) / EPOCHS)
 
@@ -42,7 +48,7 @@ def fastswa(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "mean-teacher-fastswa",
-        "mean teacher; the mean of the student's weights along a cyclical end of training answers",
+        "Mean Teacher that answers with the mean of the student's weights over the end of training",
         "Athiwaratkun, Finzi, Izmailov & Wilson 2019, There Are Many Consistent Explanations of Unlabeled Data",
         Options,
         fastswa,

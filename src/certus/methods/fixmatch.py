@@ -1,4 +1,4 @@
-"""FixMatch: what the student is sure of under a weak view is the label of the strong one."""
+"""FixMatch: a confident answer to the weak view is the label of the strong view."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from certus.core.refinements import Harden, Threshold
 from certus.core.schedules import RampUp
 from certus.core.student import See
 from certus.core.terms import Consistency, CrossEntropy
-from certus.methods.recipe import Recipe, at_least, between, one_of, option
+from certus.methods.options import at_least, between, one_of, option
+from certus.methods.recipe import Recipe
 from certus.teachers import EMA, Own
 
 
 @dataclass(frozen=True)
 class Options:
+    """The options of FixMatch."""
+
     weight: float = option(1.0, "λ_u, the weight of the pseudo-label term", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
-    threshold: float = option(0.95, "τ, least probability of a class that is taught", between(0, 1))
-    student_view: str = option("strong", "the view that learns the label: strong or weak", one_of("strong", "weak"))
-    decay: float = option(0.999, "of the moving average that answers", between(0, 1))
+    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    threshold: float = option(0.95, "τ, lowest confidence of a pseudo-label", between(0, 1))
+    student_view: str = option("strong", "view that learns the pseudo-label: strong or weak", one_of("strong", "weak"))
+    decay: float = option(0.999, "α of the moving average of the weights, the network that answers", between(0, 1))
 
 
 def fixmatch(context: BuildContext, options: Options) -> Method:
@@ -48,7 +51,7 @@ def fixmatch(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "fixmatch",
-        "what the student is sure of under a weak view is the label of the strong one",
+        "a confident answer to the weak view is the label of the strong view",
         "Sohn et al. 2020, FixMatch: Simplifying Semi-Supervised Learning with Consistency and Confidence",
         Options,
         fixmatch,

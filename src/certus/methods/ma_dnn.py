@@ -1,4 +1,4 @@
-"""MA-DNN: a memory of the classes' features and answers judges every image beside the network."""
+"""MA-DNN: a memory of each class's features and answers classifies every image beside the network."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from certus.core.schedules import RampUp, Schedule
 from certus.core.step import Step
 from certus.core.student import See
 from certus.core.terms import CrossEntropy
-from certus.methods.recipe import Recipe, at_least, between, option
+from certus.methods.options import at_least, between, option
+from certus.methods.recipe import Recipe
 from certus.teachers import ClassMemory
 
 
 def memory_loss(logits: Tensor, remembered: Tensor) -> Tensor:
-    """(B,) H(p̂) + max_c p̂_c · KL(p ‖ p̂): the memory's entropy, and its divergence from the network where it is sure."""
+    """(B,) H(p̂) + max_c p̂_c · KL(p ‖ p̂): the memory's entropy, and its weighted divergence from the network."""
     log_p = logits.log_softmax(1)
     remembered = remembered.clamp(min=1e-8)
     divergence = (log_p.exp() * (log_p - remembered.log())).sum(1)
@@ -26,8 +27,8 @@ def memory_loss(logits: Tensor, remembered: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
-    """λ · mean memory loss over the batch. The memory answers from features, so they have gradient from it too."""
+class MemoryTerm:
+    """λ · mean memory loss over the batch. The memory answers from the features, so they receive its gradient too."""
 
     student: nn.Module
     view: str
@@ -44,9 +45,11 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Options:
+    """The options of MA-DNN."""
+
     weight: float = option(1.0, "weight of the memory loss", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
-    rate: float = option(0.5, "η, how fast keys and values move towards what is seen", between(0, 1))
+    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    rate: float = option(0.5, "η, update rate of keys and values", between(0, 1))
 
 
 def ma_dnn(context: BuildContext, options: Options) -> Method:
@@ -59,7 +62,7 @@ def ma_dnn(context: BuildContext, options: Options) -> Method:
         followers=(memory,),
         terms={
             "supervised": CrossEntropy(See(student, "a")),
-            "memory": Remembered(student, "a", memory, RampUp(options.weight, options.ramp)),
+            "memory": MemoryTerm(student, "a", memory, RampUp(options.weight, options.ramp)),
         },
     )
 
@@ -67,7 +70,7 @@ def ma_dnn(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "ma-dnn",
-        "a memory of each class's features and answers judges every image beside the network",
+        "a memory of each class's features and answers classifies every image beside the network",
         "Chen, Zhu & Gong 2018, Semi-Supervised Deep Learning with Memory",
         Options,
         ma_dnn,

@@ -1,4 +1,4 @@
-"""Mean Teacher: the student agrees with the moving average of its own past."""
+"""Mean Teacher: the student agrees with a teacher, the moving average of its weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def mean_teacher(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "mean-teacher",
-        "the student agrees with the moving average of its weights",
+        "the student agrees with a teacher, the moving average of its weights",
         "Tarvainen & Valpola 2017, Mean teachers are better role models",
         Options,
         mean_teacher,

@@ -1,4 +1,4 @@
-"""Several students that teach each other: who is paired with whom in a step."""
+"""Partners for methods whose students teach each other (dual student, co-training), drawn anew in every step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from certus.randomness import generator
 
 
 def partner(step: Step, students: tuple[nn.Module, ...], i: int) -> int:
-    """From whom student i learns in this step: a random circle through all, so that of two each has the other."""
+    """The number of the student that teaches student i in this step.
+
+    All students form one random circle, in which each learns from the one before. Two students always teach each other.
+    """
     order: list[int] = step.once(
         ("partners", len(students)),
         lambda: torch.randperm(len(students), generator=generator(step.seed, step.clock.step, "partners")).tolist(),

@@ -9,12 +9,15 @@ from certus.core.method import Method
 from certus.core.schedules import RampUp
 from certus.core.student import See
 from certus.core.terms import Consistency, CrossEntropy
-from certus.methods.recipe import Recipe, at_least, option
+from certus.methods.options import at_least, option
+from certus.methods.recipe import Recipe
 from certus.teachers import StochasticAnswer
 
 
 @dataclass(frozen=True)
 class Options:
+    """The options of the Π model."""
+
     weight: float = option(
         10.0,
         "λ_max, the weight of the consistency term",

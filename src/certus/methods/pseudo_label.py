@@ -1,4 +1,4 @@
-"""Pseudo-label and entropy minimisation: the student is made surer of what it already says."""
+"""Pseudo-label and entropy minimisation: the student becomes more certain of its own answers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from certus.core.refinements import Harden, Threshold
 from certus.core.schedules import RampUp
 from certus.core.student import See
 from certus.core.terms import Consistency, CrossEntropy, Entropy
-from certus.methods.recipe import Recipe, at_least, between, option
+from certus.methods.options import at_least, between, option
+from certus.methods.recipe import Recipe
 from certus.teachers import Own
 
 
 @dataclass(frozen=True)
 class Options:
+    """The options of entropy minimisation."""
+
     weight: float = option(1.0, "weight of the unsupervised term", at_least(0), source="Oliver et al. 2018")
     ramp: float = option(
-        84.0, "210ths of the run over which it rises to its maximum", at_least(0), source="Oliver et al. 2018"
+        84.0, "210ths of the run over which the weight rises to its maximum", at_least(0), source="Oliver et al. 2018"
     )
 
 
 @dataclass(frozen=True)
 class PseudoLabel(Options):
-    threshold: float = option(0.0, "least probability of a class that is taught", between(0, 1))
+    """The options of pseudo-label."""
+
+    threshold: float = option(0.0, "lowest confidence of a pseudo-label", between(0, 1))
 
 
 def pseudo_label(context: BuildContext, options: PseudoLabel) -> Method:
@@ -63,14 +68,14 @@ def entropy_minimisation(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "pseudo-label",
-        "the student learns its own answers as if they were labels",
+        "the student learns its own answers as labels",
         "Lee 2013, Pseudo-Label: The Simple and Efficient Semi-Supervised Learning Method for Deep Neural Networks",
         PseudoLabel,
         pseudo_label,
     ),
     Recipe(
         "entropy-minimisation",
-        "the student is made to be sure of its answers",
+        "the student learns to be certain of its answers",
         "Grandvalet & Bengio 2005, Semi-supervised Learning by Entropy Minimization",
         Options,
         entropy_minimisation,

@@ -1,4 +1,4 @@
-"""RotNet: learn what pictures look like by telling how they were turned. Needs no label; its trunk starts a student."""
+"""RotNet: learn features by predicting how images were rotated. It needs no labels; students can start from it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ TURNS = 4  # 0°, 90°, 180°, 270°
 
 @dataclass(frozen=True)
 class Options:
-    """None."""
+    """RotNet has no options."""
 
 
 @dataclass(frozen=True, eq=False)
-class TellTurn:
-    """Mean cross-entropy of telling by which quarter turn each image was rotated; all four of every image."""
+class PredictRotation:
+    """Mean cross-entropy of predicting by how many quarter turns an image was rotated; all four for every image."""
 
     student: nn.Module
     view: str
 
     def __call__(self, step: Step) -> Tensor:
         upright = step.view(self.view)
-        turned = torch.cat([upright.rot90(k, (2, 3)) for k in range(TURNS)])
+        rotated = torch.cat([upright.rot90(k, (2, 3)) for k in range(TURNS)])
         turns = torch.arange(TURNS, device=step.device).repeat_interleave(len(upright))
         step.seed_dropout(self.view)
-        return F.cross_entropy(self.student(turned), turns)
+        return F.cross_entropy(self.student(rotated), turns)
 
     def __repr__(self) -> str:
-        return f"cross-entropy({role(self.student)}(turned {self.view}), turn)"
+        return f"cross-entropy({role(self.student)}(rotated {self.view}), rotation)"
 
 
 def rotation(context: BuildContext, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
@@ -46,7 +46,7 @@ def rotation(context: BuildContext, options: Options) -> Method:  # noqa: ARG001
         name="rotation",
         students=(student,),
         answers=(),
-        terms={"rotation": TellTurn(student, "a")},
+        terms={"rotation": PredictRotation(student, "a")},
         sees="everything",
     )
 
@@ -54,7 +54,7 @@ def rotation(context: BuildContext, options: Options) -> Method:  # noqa: ARG001
 RECIPES = (
     Recipe(
         "rotation",
-        "pretraining: tell by how many quarter turns an image was rotated",
+        "pretraining: predict by how many quarter turns an image was rotated",
         "Gidaris, Singh & Komodakis 2018, Unsupervised Representation Learning by Predicting Image Rotations",
         Options,
         rotation,

@@ -1,4 +1,4 @@
-"""Supervised-only: what the few labels give by themselves."""
+"""Supervised only: learn from the labelled images alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from certus.methods.recipe import Recipe
 
 @dataclass(frozen=True)
 class Options:
-    """None: there is nothing but the labels."""
+    """Supervised training has no options."""
 
 
 def supervised(context: BuildContext, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
@@ -30,7 +30,7 @@ def supervised(context: BuildContext, options: Options) -> Method:  # noqa: ARG0
 RECIPES = (
     Recipe(
         "supervised",
-        "the labelled images alone: the line that every other method must beat",
+        "the labelled images alone: the baseline for every other method",
         "the paper's supervised-only row",
         Options,
         supervised,

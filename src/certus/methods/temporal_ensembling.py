@@ -1,4 +1,4 @@
-"""Temporal ensembling: the student agrees with what it has said of the same image before."""
+"""Temporal ensembling: the student agrees with the average of its earlier answers to the same image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from certus.core.method import Method
 from certus.core.schedules import RampUp
 from certus.core.student import See
 from certus.core.terms import Consistency, CrossEntropy
-from certus.methods.recipe import Recipe, at_least, between, option
+from certus.methods.options import at_least, between, option
+from certus.methods.recipe import Recipe
 from certus.teachers import Ensemble
 
 WEIGHT = "Laine & Aila 2017: 30 on the mean over ten classes, 3 on their sum"
@@ -18,9 +19,11 @@ RAMP = "Laine & Aila 2017: 80 of 300 epochs"
 
 @dataclass(frozen=True)
 class Options:
+    """The options of temporal ensembling."""
+
     weight: float = option(3.0, "λ_max, the weight of the consistency term", at_least(0), source=WEIGHT)
     ramp: float = option(56.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=RAMP)
-    alpha: float = option(0.6, "α, the ensemble's momentum over visits of an image", between(0, 0.999))
+    alpha: float = option(0.6, "α, momentum of the average over visits of an image", between(0, 0.999))
 
 
 def temporal_ensembling(context: BuildContext, options: Options) -> Method:
@@ -41,7 +44,7 @@ def temporal_ensembling(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "temporal-ensembling",
-        "the student agrees with the ensemble of its own earlier answers to each image",
+        "the student agrees with the average of its earlier answers to each image",
         "Laine & Aila 2017, Temporal Ensembling for Semi-Supervised Learning",
         Options,
         temporal_ensembling,

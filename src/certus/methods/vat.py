@@ -1,4 +1,4 @@
-"""Virtual adversarial training: the answer stays where it is when the image moves in the worst direction."""
+"""Virtual adversarial training: the answer stays the same when the image is perturbed in the worst direction."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from certus.core.method import Method
 from certus.core.schedules import RampUp
 from certus.core.student import Adversarial, See
 from certus.core.terms import Consistency, CrossEntropy, Entropy, Term
-from certus.methods.recipe import Recipe, at_least, option
+from certus.methods.options import at_least, option
+from certus.methods.recipe import Recipe
 from certus.teachers import Own
 
-XI = "ours: the authors' 1e-6 drowns in the rounding of float32"
+XI = "ours: the authors' 1e-6 is lost in the rounding of float32"
 
 
 @dataclass(frozen=True)
 class Options:
+    """The options of VAT."""
+
     weight: float = option(1.0, "weight of the divergence", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
-    epsilon: float = option(8.0, "ε, how far an image moves (length over all its pixels)", at_least(0))
+    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    epsilon: float = option(8.0, "ε, size of the perturbation (Euclidean norm over all pixels)", at_least(0))
     xi: float = option(1e-2, "ξ, step of the power iteration's finite difference", at_least(1e-12), source=XI)
     iterations: int = option(1, "power iterations", at_least(1))
     ent: bool = option(False, "also minimise the entropy of the clean answers, with the same weight")
@@ -46,7 +49,7 @@ def vat(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "vat",
-        "the answer stays where it is when the image moves in the worst direction; --ent: and is sure",
+        "the answer stays the same when the image is perturbed in the worst direction",
         "Miyato, Maeda, Koyama & Ishii 2018, Virtual Adversarial Training",
         Options,
         vat,

@@ -1,4 +1,4 @@
-"""WCP: the answer stays where it is when image, weights and connections are perturbed in the worst way."""
+"""WCP: the answer stays the same when image, weights and connections are perturbed in the worst way."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from certus.core.schedules import RampUp
 from certus.core.step import Step
 from certus.core.student import See
 from certus.core.terms import Consistency, CrossEntropy, Entropy
-from certus.methods.recipe import Recipe, at_least, between, option
+from certus.methods.options import at_least, between, option
+from certus.methods.recipe import Recipe
 from certus.methods.vat import XI
 from certus.networks.roles import role
 from certus.teachers import Own
-from certus.views.worst_case import Weights, length, weights_of, worst_kept, worst_shift
+from certus.views.worst_case import Weights, length, weights_of, worst_mask, worst_shift
 
 
 @dataclass(frozen=True, eq=False)
-class Worst:
-    """The student looks with perturbed weights, a part of its connections dropped, at perturbed images."""
+class WorstCase:
+    """The student's answer to perturbed images, with perturbed weights and some connections dropped."""
 
     student: nn.Module
     view: str
@@ -44,35 +45,39 @@ class Worst:
             return {n: torch.randn(t.shape, generator=random, device=t.device) for n, t in shapes.items()}
 
         r, delta = worst_shift(divergence, weights, x, start("shift", {"": x, **weights}), self.xi)
-        some = dict(list(weights.items())[1:-1:3])  # the middle layer of each three, as the authors do
+        some = dict(list(weights.items())[1:-1:3])  # the middle one of every three layers, as the authors do
         corner = {"corner": one[0]}
-        kept = worst_kept(divergence, some, x, start("structure", some | corner), self.xi, self.drop) if some else {}
+        masks = worst_mask(divergence, some, x, start("structure", some | corner), self.xi, self.drop) if some else {}
         radius = self.shift * length({n: w.detach() for n, w in weights.items()})
         *_, last = weights
         worst = {n: w + radius * delta[n] * (0.1 if n == last else 1.0) for n, w in weights.items()}
-        worst |= {n: worst[n] * mask for n, mask in kept.items()}
+        worst |= {n: worst[n] * mask for n, mask in masks.items()}
         return step.probe(self.student, x + self.epsilon * r, self.view, worst)
 
     def __repr__(self) -> str:
         return (
             f"{role(self.student)}({self.view} + {self.epsilon:g}·worst direction; weights + {self.shift:g}·their "
-            f"length in the worst direction, the worst {self.drop:.0%} of some layers' dropped)"
+            f"norm in the worst direction, the worst {self.drop:.0%} of some layers dropped)"
         )
 
 
 @dataclass(frozen=True)
 class Options:
+    """The options of WCP."""
+
     weight: float = option(1.0, "weight of the divergence and of the entropy", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which it rises to its maximum", at_least(0))
-    epsilon: float = option(8.0, "how far an image moves (length over all its pixels)", at_least(0))
-    shift: float = option(0.125, "how far the weights move, relative to their own length", at_least(0), source="ours")
+    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    epsilon: float = option(8.0, "ε, size of the image perturbation (Euclidean norm over all pixels)", at_least(0))
+    shift: float = option(
+        0.125, "size of the weight perturbation, relative to the norm of the weights", at_least(0), source="ours"
+    )
     drop: float = option(0.2, "share of connections dropped in every third layer", between(0, 0.9))
     xi: float = option(1e-2, "ξ, step of the finite differences", at_least(1e-12), source=XI)
 
 
 def wcp(context: BuildContext, options: Options) -> Method:
     student, weight = context.network(0), RampUp(options.weight, options.ramp)
-    worst = Worst(student, "a", options.epsilon, options.shift, options.drop, options.xi)
+    worst = WorstCase(student, "a", options.epsilon, options.shift, options.drop, options.xi)
     return Method(
         name="wcp",
         students=(student,),
@@ -88,7 +93,7 @@ def wcp(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "wcp",
-        "the answer stays where it is when image, weights and connections are perturbed in the worst way",
+        "the answer stays the same when image, weights and connections are perturbed in the worst way",
         "Zhang & Qi 2020, WCP: Worst-Case Perturbations for Semi-Supervised Deep Learning",
         Options,
         wcp,

@@ -1,4 +1,4 @@
-"""Networks by name. Each maps a batch of images (or vectors) to logits and names its features and its head."""
+"""Networks by name. Each maps a batch of images (or vectors) to logits, and has `features` and a `head`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ from certus.networks.wrn import WRN
 
 
 @dataclass(frozen=True)
-class Kind:
+class Architecture:
+    """A network that certus can build by name."""
+
     about: str
     build: Callable[..., nn.Module]  # (channels or inputs, classes, width, dropout)
-    width: int  # the usual one
-    narrow: int  # for a machine without a GPU
-    least: int = 0  # pixels of the smaller side; 0: for vectors
-    instead: str = ""  # what to use below that
+    width: int  # with a GPU
+    cpu_width: int  # without a GPU
+    smallest: int = 0  # least length of the shorter side, in pixels; 0: the network takes vectors
+    alternative: str = ""  # network for smaller images
 
 
 NETWORKS = {
-    "cnn13": Kind("13 layers; width 128 is the paper's, 16 is quick on a few cores", CNN13, 128, 16, 12, "cnn13-small"),
-    "cnn13-small": Kind(
-        "the same with one pool less, for images under 16 pixels", partial(CNN13, small=True), 32, 16, 6, "mlp"
+    "cnn13": Architecture(
+        "13 layers; width 128 is the paper's, 16 is quick on a few cores", CNN13, 128, 16, 12, "cnn13-small"
     ),
-    "wrn-28": Kind("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 32, 32, 8, "cnn13-small"),
-    "mlp": Kind("two hidden layers with dropout, for vectors", MLP, 64, 64),
+    "cnn13-small": Architecture(
+        "cnn13 with one pooling layer less, for images under 16 pixels", partial(CNN13, small=True), 32, 16, 6, "mlp"
+    ),
+    "wrn-28": Architecture("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 32, 32, 8, "cnn13-small"),
+    "mlp": Architecture("two hidden layers with dropout, for vectors", MLP, 64, 64),
 }
 
 
@@ -43,21 +47,26 @@ def suitable(shape: tuple[int, ...]) -> str:
 
 
 def suitable_width(name: str, accelerated: bool) -> int:
-    """Its usual width with a GPU; without one the width that was best after equal minutes (docs/performance.md)."""
+    """The usual width with a GPU; without one, the width that was best after equal time (docs/performance.md)."""
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
-    return NETWORKS[name].width if accelerated else NETWORKS[name].narrow
+    return NETWORKS[name].width if accelerated else NETWORKS[name].cpu_width
 
 
 def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout: float) -> nn.Module:
     """Build a network for inputs of this shape; its initialisation is drawn from the global generator."""
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
-    kind = NETWORKS[name]
-    if not kind.least:
-        return kind.build(prod(shape), classes, width, dropout)
+    architecture = NETWORKS[name]
+    if not architecture.smallest:
+        return architecture.build(prod(shape), classes, width, dropout)
     if len(shape) != 3:
-        raise UsageError(f"Network {name} needs images, but the data are vectors of {shape[0]}: use mlp.")
-    if min(shape[1:]) < kind.least:
-        raise UsageError(f"Images of {shape[1]}×{shape[2]} pixels are too small for {name}: use {kind.instead}.")
-    return kind.build(shape[0], classes, width, dropout)
+        raise UsageError(
+            f"Network {name} needs images, but the data are vectors of {shape[0]} numbers: use `network` mlp."
+        )
+    if min(shape[1:]) < architecture.smallest:
+        raise UsageError(
+            f"Images of {shape[1]}×{shape[2]} pixels are too small for network {name}: use `network` "
+            f"{architecture.alternative}."
+        )
+    return architecture.build(shape[0], classes, width, dropout)

@@ -4,8 +4,8 @@
     3 × [3×3, 2w]  pool  dropout
     3×3, 4w (no padding)   1×1, 2w   1×1, w   average pool   linear
 
-w = 128 is the paper's. Images under 16 pixels (`small`) keep their size at the second pool, which would leave the
-unpadded layer nothing to look at.
+w = 128 is the paper's. `small`, for images under 16 pixels, leaves out the second pool: the layer without padding needs
+at least 3×3 inputs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def layer(inputs: int, outputs: int, kernel: int = 3, padding: int = 1) -> nn.Se
 
 
 class CNN13(nn.Module):
+    """`width` is w above."""
+
     def __init__(self, channels: int, classes: int, width: int = 128, dropout: float = 0.5, small: bool = False):
         super().__init__()
         w = width

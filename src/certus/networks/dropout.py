@@ -1,4 +1,4 @@
-"""Dropout with the same distribution in less time, and with the same mask in another memory format."""
+"""Two dropouts: one of the same distribution in less time, one with the same mask in every memory format."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ LEVELS = 1 << 16
 class QuickDropout(nn.Dropout):
     """x · m / (1 − q), m = [u ≥ q], u uniform over 16 bits, q = p rounded to 1/65536.
 
-    A seventh of torch's time where torch draws number by number (CPUs that are not Intel's). Random numbers come from
-    the global generator, four values from each 64 bits; a picture's mask is the same in both memory formats. Where it
-    is not worth it (GPU), for q = 0 or 1, and while `exact`, it is torch's own dropout.
+    It takes a seventh of torch's time where torch draws one number at a time (CPUs that are not Intel's). Random
+    numbers come from the global generator, four values from each 64 bits. An image's mask is the same in both memory
+    formats. On a GPU, for q = 0 or 1, and while `exact` is set, it is torch's own dropout.
     """
 
     exact = False
@@ -31,9 +31,9 @@ class QuickDropout(nn.Dropout):
 
 
 class OrderedDropout(nn.Dropout):
-    """torch's dropout with the mask of a picture that is stored channel by channel, however this one is stored.
+    """torch's dropout with the mask of an image in torch's default memory format, whatever the format of the input.
 
-    On some CPUs torch hands out random numbers in the order of memory, so that the same seed is another mask in
+    On some CPUs torch assigns random numbers in the order of memory, so the same seed gives another mask in
     channels_last.
     """
 

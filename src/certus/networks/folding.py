@@ -1,4 +1,4 @@
-"""Batch norm in evaluation mode is an affine map: it disappears into the convolution before it, or becomes `Affine`.
+"""Batch norm in evaluation mode is an affine map. It is folded into the convolution before it, or becomes `Affine`.
 
 s (W x + b − μ) + β = W' x + b',   W' = s W,   b' = s (b − μ) + β,   s = γ / √(σ² + ε)
 """
@@ -21,14 +21,14 @@ ACTIVATIONS = (nn.ReLU, nn.LeakyReLU)
 class Fold(NamedTuple):
     """Where a folded weight comes from, and where it goes."""
 
-    linear: Any  # of the network; None: the norm stands alone
+    linear: Any  # layer of the network; None: there is no layer to fold the norm into
     norm: Any
-    weight: Tensor  # of the twin
+    weight: Tensor  # of the fused copy
     bias: Tensor
 
 
 class Affine(nn.Module):
-    """s x + t per channel: a batch norm that has no convolution to disappear into."""
+    """s x + t per channel: a batch norm that has no convolution before it."""
 
     weight: Tensor
     bias: Tensor
@@ -43,14 +43,15 @@ class Affine(nn.Module):
         return torch.addcmul(self.bias.view(shape), x, self.weight.view(shape))
 
 
-def fold(twin: nn.Module, originals: Mapping[int, nn.Module]) -> list[Fold]:
-    """Take the batch norms out of a copy; `originals` gives, by id, the module that each of the copy's is a copy of.
+def fold(copy: nn.Module, originals: Mapping[int, nn.Module]) -> list[Fold]:
+    """Take the batch norms out of a copy of a network; `originals` maps the id of each module to its original.
 
-    In an `nn.Sequential` the activation after a convolution or norm is made to work in place: nobody else reads that.
+    In an `nn.Sequential` the activation after a convolution or norm is made to work in place: no other module reads
+    its input.
     """
-    uses = Counter(id(m) for _, m in twin.named_modules(remove_duplicate=False))
+    uses = Counter(id(m) for _, m in copy.named_modules(remove_duplicate=False))
     folds = []
-    for parent in [m for m in twin.modules() if type(m).forward is nn.Sequential.forward]:
+    for parent in [m for m in copy.modules() if type(m).forward is nn.Sequential.forward]:
         for (_, a), (name, b) in pairwise(list(parent._modules.items())):
             if a is None or b is None or uses[id(a)] > 1 or uses[id(b)] > 1:
                 continue
@@ -59,7 +60,7 @@ def fold(twin: nn.Module, originals: Mapping[int, nn.Module]) -> list[Fold]:
             if type(a) in LINEAR and is_affine(b) and len(cast(Tensor, a.weight)) == b.num_features:
                 folds.append(absorb(a, originals[id(a)], originals[id(b)]))
                 parent._modules[name] = nn.Identity()
-    for parent in list(twin.modules()):
+    for parent in list(copy.modules()):
         for name, child in parent._modules.items():
             if child is not None and is_affine(child):
                 norm = cast(nn.BatchNorm2d, originals[id(child)])
@@ -70,12 +71,12 @@ def fold(twin: nn.Module, originals: Mapping[int, nn.Module]) -> list[Fold]:
 
 
 def is_affine(module: nn.Module) -> bool:
-    """A batch norm that has statistics to remember; without them it looks at the batch even in evaluation."""
+    """A batch norm with running statistics; without them it uses those of the batch even in evaluation mode."""
     return type(module) in NORMS and module.running_var is not None
 
 
 def absorb(linear: nn.Module, original: nn.Module, norm: nn.Module) -> Fold:
-    """Give the copied layer a weight and a bias of its own, to be filled by `renew`."""
+    """Give the copied layer its own weight and bias, which `renew` fills."""
     weight = cast(Tensor, original.weight)
     layout = torch.channels_last if weight.ndim == 4 else torch.preserve_format
     folded = torch.empty_like(weight, requires_grad=False, memory_format=layout)
@@ -87,7 +88,7 @@ def absorb(linear: nn.Module, original: nn.Module, norm: nn.Module) -> Fold:
 
 @torch.no_grad()
 def renew(folds: Sequence[Fold]) -> None:
-    """Fill the folded weights from the network's present ones, in place."""
+    """Compute the folded weights from the network's current ones, in place."""
     if not folds:
         return
     scales = torch._foreach_add([f.norm.running_var for f in folds], [f.norm.eps for f in folds])

@@ -1,7 +1,7 @@
-"""An inference twin of a network: batch norm folded away, channels_last, its dropout left for Monte-Carlo draws.
+"""The fused copy of a network, for inference: batch norm folded away, channels_last, dropout kept for draws.
 
 oneDNN's convolution with the activation inside and weights packed beforehand (`mkldnn._convolution_pointwise`, private)
-gained only 1 to 5 % over a convolution and an activation in place, so the twin is made of torch's public parts.
+gained only 1 to 5 % over a convolution and an activation in place. So the fused copy uses torch's public parts only.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ from certus.networks.references import refer
 
 
 def fuse(net: nn.Module, quick: bool = False) -> Fused | None:
-    """The twin, or None where `obstacle(net)` says why not.
+    """The fused copy, or None where `obstacle(net)` gives a reason against it.
 
-    `quick` draws other dropout masks of the same distribution in less time (`QuickDropout`); without it the twin's
-    draws are the network's own under the same seed.
+    `quick` draws other dropout masks of the same distribution in less time (`QuickDropout`). Without it the copy draws
+    the same masks as the network under the same seed.
     """
     return None if obstacle(net) else Fused(net, quick)
 
 
 def obstacle(net: nn.Module) -> str | None:
-    """Why a copy that is changed inside could not be trusted to answer as the network does, if so."""
+    """Why a fused copy might answer differently from the network; None: it will not."""
     for name, module in net.named_modules():
         where = f"{name or 'the network'} ({type(module).__name__})"
         if module._forward_hooks or module._forward_pre_hooks:
-            return f"{where} has hooks, which do not know the twin"
+            return f"{where} has hooks, which the fused copy would not run"
         if is_parametrized(module) or isinstance(module, (nn.RNNBase, LazyModuleMixin)):
-            return f"{where} holds its weights in a way that the twin cannot follow"
+            return f"{where} stores its weights in a way that the fused copy cannot follow"
     try:
         deepcopy(net, tensors(net))
-    except Exception as error:  # a user's own module may hold anything
+    except Exception as error:  # a user's module may hold anything
         return f"the network cannot be copied: {error}"
     return None
 
 
 class Fused(nn.Module):
-    """The network in evaluation mode, or under `dropout_only`, in less time; `refresh` when its weights have moved.
+    """A quicker copy of a network for evaluation mode and for `dropout_only`; call `refresh` when its weights change.
 
-    It owns no parameters and saves nothing: what is not folded is the network's own memory, the rest is made again.
+    It has no parameters and an empty state dict. Tensors that are not folded are the network's own; `refresh` computes
+    the others.
     """
 
     source: nn.Module
@@ -58,48 +59,55 @@ class Fused(nn.Module):
         self.enter = ChannelsLast()
         self.net = deepcopy(net, tensors(net))
         pairs = list(zip(self.net.modules(), net.modules(), strict=True))
-        self._folds = fold(self.net, {id(mine): theirs for mine, theirs in pairs})
+        self._folds = fold(self.net, {id(own): original for own, original in pairs})
         folded = {id(f.linear) for f in self._folds}
-        self._shared = [(mine, theirs) for mine, theirs in pairs if id(theirs) not in folded and holds(theirs)]
+        self._shared = [
+            (own, original) for own, original in pairs if id(original) not in folded and has_tensors(original)
+        ]
         for module in self.net.modules():
             module._buffers.update(module._parameters)
             module._parameters.clear()
             module._non_persistent_buffers_set.update(module._buffers)
-        redrop(self.net, QuickDropout if quick else nn.Dropout if channels_last(net) else OrderedDropout)
+        replace_dropout(self.net, QuickDropout if quick else nn.Dropout if uses_channels_last(net) else OrderedDropout)
         self.eval().refresh()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(self.enter(x))
 
     def train(self, mode: bool = True) -> Fused:  # noqa: ARG002
-        """Nothing here learns: evaluation mode, always. `dropout_only` switches on the dropouts alone."""
+        """Always evaluation mode, because nothing here learns. `dropout_only` switches on the dropouts alone."""
         return super().train(False)
 
     def refresh(self) -> None:
-        """Take over the network's present weights and statistics."""
-        for mine, theirs in self._shared:  # the same memory still, unless the network was moved
-            for name, tensor in chain(theirs._parameters.items(), theirs._buffers.items()):
-                mine._buffers[name] = None if tensor is None else tensor.detach()
+        """Take over the network's current weights and statistics."""
+        for own, original in self._shared:  # usually the same memory, unless the network changed its device
+            for name, tensor in chain(original._parameters.items(), original._buffers.items()):
+                own._buffers[name] = None if tensor is None else tensor.detach()
         renew(self._folds)
 
     @torch.no_grad()
     def difference(self, x: Tensor) -> float:
-        """max |p_twin − p_network| over these inputs: the check for a network whose code we do not know."""
+        """max |p_copy − p_network| over these inputs: the check for a network whose code we do not know."""
         net = self.source
         with evaluating(self), evaluating(net):
-            own = net(x).softmax(1)
-            return float((self(x).softmax(1) - own).abs().max())
+            expected = net(x).softmax(1)
+            return float((self(x).softmax(1) - expected).abs().max())
 
 
 class ChannelsLast(nn.Module):
-    """Pictures with their channels side by side in memory, everything else as it is."""
+    """The first layer of a fused copy."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+        return to_channels_last(x)
 
 
-def redrop(net: nn.Module, kind: type[nn.Dropout]) -> None:
-    """Every plain dropout becomes one of this kind."""
+def to_channels_last(x: Tensor) -> Tensor:
+    """Images in channels_last memory format, in which convolutions are quick; other inputs stay as they are."""
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+
+
+def replace_dropout(net: nn.Module, kind: type[nn.Dropout]) -> None:
+    """Replace every plain dropout by one of this kind."""
     for parent in list(net.modules()):
         for name, child in parent._modules.items():
             if type(child) is nn.Dropout:
@@ -107,15 +115,15 @@ def redrop(net: nn.Module, kind: type[nn.Dropout]) -> None:
 
 
 def tensors(net: nn.Module) -> dict[int, Tensor]:
-    """What a copy shares with the network, as `deepcopy` wants to be told."""
+    """The tensors that a copy shares with the network, in the form of `deepcopy`'s memo."""
     return {id(tensor): tensor for tensor in chain(net.parameters(), net.buffers())}
 
 
-def holds(module: nn.Module) -> bool:
+def has_tensors(module: nn.Module) -> bool:
     return bool(module._parameters or module._buffers)
 
 
-def channels_last(net: nn.Module) -> bool:
-    """Whether the network itself computes in channels_last, which on some CPUs decides the order of dropout masks."""
-    pictures = [p for p in net.parameters() if p.ndim == 4 and not p.is_contiguous()]
-    return any(p.is_contiguous(memory_format=torch.channels_last) for p in pictures)
+def uses_channels_last(net: nn.Module) -> bool:
+    """Whether the network computes in channels_last. On some CPUs this decides the order of dropout masks."""
+    kernels = [p for p in net.parameters() if p.ndim == 4 and not p.is_contiguous()]
+    return any(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)

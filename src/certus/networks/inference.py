@@ -1,4 +1,4 @@
-"""The quick twin of a network that only answers, kept beside it and renewed by itself when the network has moved."""
+"""The fused copy of a network that only answers: kept beside the network, and refreshed when its weights change."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from certus.networks.dropout import QuickDropout
 from certus.networks.fused import Fused, obstacle
 from certus.networks.stages import stages
 
-TOLERANCE = 1e-4  # of probabilities
+TOLERANCE = 1e-4  # largest accepted difference of probabilities
 notices = logging.getLogger("certus")
 
 
 def quick_stages(net: nn.Module, images: Tensor, exact: bool = True) -> list[nn.Module]:
-    """The stages of the network's twin with its present weights, or of the network itself where it cannot have one.
+    """The stages of the network's fused copy, with the current weights; of the network itself if it has no such copy.
 
-    `exact`: its dropout draws the masks that the network itself would draw; else others in less time.
-    The first time, twin and network are compared on these images. A twin that differs is not used; a notice says so.
+    `exact`: dropout draws the same masks as the network would; else other masks in less time.
+    The first call compares copy and network on these images. A copy that differs is not used, and a notice says so.
     """
-    kept: Kept | None = net.__dict__.get("_kept_twin")
-    if kept is None:
-        kept = net.__dict__["_kept_twin"] = Kept(net, images)
-    kept.renew()
-    for module in kept.quick:
-        module.exact = exact
-    return kept.stages
+    attached: AttachedCopy | None = net.__dict__.get("_fused_copy")
+    if attached is None:
+        attached = net.__dict__["_fused_copy"] = AttachedCopy(net, images)
+    attached.refresh()
+    for dropout in attached.quick_dropouts:
+        dropout.exact = exact
+    return attached.stages
 
 
-class Kept:
-    """A network's twin, cut into stages, and the state of the network that it was made from."""
+class AttachedCopy:
+    """A network's fused copy, cut into stages, and the version of the weights that it was made from."""
 
     def __init__(self, net: nn.Module, images: Tensor) -> None:
-        self.net, self.twin = net, None
+        self.net, self.fused = net, None
         reason = obstacle(net)
         if not reason:
-            twin = Fused(net, quick=True)
-            difference = twin.difference(images[:64])
+            fused = Fused(net, quick=True)
+            difference = fused.difference(images[:64])
             if difference <= TOLERANCE:
-                self.twin = twin
+                self.fused = fused
             else:
-                reason = f"its twin's probabilities differ by {difference:.1g}"
+                reason = f"the copy's probabilities differ by {difference:.1g}"
         if reason:
-            notices.warning("The network answers without its quick twin: %s.", reason)
-        self.stages = stages(net if self.twin is None else self.twin.net)
-        if self.twin is not None:
-            self.stages[0] = nn.Sequential(self.twin.enter, self.stages[0])
-        self.quick = [m for stage in self.stages for m in stage.modules() if isinstance(m, QuickDropout)]
-        self.seen = self.versions()
+            notices.warning("The network answers without a fused copy, which is slower: %s.", reason)
+        self.stages = stages(net if self.fused is None else self.fused.net)
+        if self.fused is not None:
+            self.stages[0] = nn.Sequential(self.fused.enter, self.stages[0])
+        self.quick_dropouts = [m for stage in self.stages for m in stage.modules() if isinstance(m, QuickDropout)]
+        self.version = self.current_version()
 
-    def renew(self) -> None:
-        if self.twin is not None and (now := self.versions()) != self.seen:
-            self.twin.refresh()
-            self.seen = now
+    def refresh(self) -> None:
+        if self.fused is not None and (current := self.current_version()) != self.version:
+            self.fused.refresh()
+            self.version = current
 
-    def versions(self) -> list[tuple[int, int]]:
-        """Where each tensor lies and how often it was written."""
+    def current_version(self) -> list[tuple[int, int]]:
+        """The address of each tensor, and how often it was written."""
         return [(t.data_ptr(), t._version) for t in chain(self.net.parameters(), self.net.buffers())]
 
     def __deepcopy__(self, memo: dict[int, object]) -> None:
-        """A copy of the network makes a twin of its own."""
+        """A copy of the network makes its own fused copy."""

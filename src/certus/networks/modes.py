@@ -1,4 +1,4 @@
-"""The ways to run a network: which randomness is on, and whose statistics are used. All leave no trace."""
+"""Ways to run a network: which randomness is on, and which statistics are used. Each restores the former state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def has_dropout(net: nn.Module) -> bool:
 
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards each module's own mode again."""
+    """Evaluation mode; afterwards each module has its former mode again."""
     before = [(m, m.training) for m in net.modules()]
     net.eval()
     try:
@@ -29,7 +29,7 @@ def evaluating(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def dropout_only(net: nn.Module) -> Iterator[None]:
-    """Dropout on, everything else as in evaluation: Monte-Carlo draws never move batch-norm statistics."""
+    """Dropout on, everything else as in evaluation: Monte-Carlo draws never change batch-norm statistics."""
     with evaluating(net):
         for module in net.modules():
             if isinstance(module, _DropoutNd):
@@ -39,7 +39,7 @@ def dropout_only(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def frozen_statistics(net: nn.Module) -> Iterator[None]:
-    """Batch statistics are used but not remembered: running means stay as they are."""
+    """Batch norm uses the statistics of the batch, but its running statistics stay as they are."""
     norms = [m for m in net.modules() if isinstance(m, _BatchNorm)]
     before = [m.track_running_stats for m in norms]
     for norm in norms:

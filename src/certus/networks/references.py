@@ -1,4 +1,4 @@
-"""Modules that another module follows without owning them."""
+"""References from one module to another that are not part of its state."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from torch import nn
 
 
 def refer(owner: nn.Module, **others: Any) -> None:
-    """Set attributes that are not part of the owner: neither in its parameters nor in its state dict."""
+    """Set attributes that appear neither in the owner's parameters nor in its state dict."""
     owner.__dict__.update(others)

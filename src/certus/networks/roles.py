@@ -1,4 +1,4 @@
-"""What a network is called in a recipe: student, teacher 2, …"""
+"""The name of a network in a recipe: student, teacher 2, …"""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from torch import nn
 from certus.errors import UsageError
 
 
-def call(net: nn.Module, role: str) -> nn.Module:
-    """Give a network its role; the same network is returned."""
+def set_role(net: nn.Module, role: str) -> nn.Module:
+    """Give a network its role, and return the same network."""
     net.__dict__["role"] = role
     return net
 
@@ -18,10 +18,11 @@ def role(net: nn.Module) -> str:
 
 
 def feature_size(net: nn.Module) -> int:
-    """D of what its head reads."""
+    """D, the number of features that its head reads."""
     head = getattr(net, "head", None)
     if not isinstance(head, nn.Linear):
         raise UsageError(
-            "This method compares features, but the network does not name them: call its last linear layer `head`."
+            "This method compares features, but the network does not say which layer reads them: name its last "
+            "linear layer `head`."
         )
     return head.in_features

@@ -1,8 +1,8 @@
 """Wide residual network WRN-28-2 in the form that the semi-supervised literature uses, with dropout for certainty.
 
-    3×3, 16    4 blocks of 16w    4 blocks of 32w, half size    4 blocks of 64w, half size    BN   average pool   linear
+    3×3, 16    4 blocks of w    4 blocks of 2w, half size    4 blocks of 4w, half size    BN   average pool   linear
 
-A block is BN, ReLU, 3×3, BN, ReLU, dropout, 3×3, and the way around it (1×1 where the width changes).
+A block is BN, LeakyReLU, 3×3, BN, LeakyReLU, dropout, 3×3, plus the shortcut around it (1×1 where the width changes).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 
 class Block(nn.Module):
+    """A residual block."""
+
     def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
         super().__init__()
         self.before = nn.Sequential(nn.BatchNorm2d(inputs), nn.LeakyReLU(0.1, inplace=True))

@@ -1,4 +1,4 @@
-"""Where targets come from: teachers that follow their students, and the certainty of what they say."""
+"""Where targets come from: teachers that follow their students, and the certainty of their answers."""
 
 from certus.teachers.average import Average
 from certus.teachers.ema import EMA

@@ -1,4 +1,4 @@
-"""fastSWA: an answer from the plain mean of a student's weights along the end of its training."""
+"""fastSWA: a network whose weights are the plain mean of a student's weights over the end of training."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from certus.core.build_context import BuildContext
 from certus.core.step import Step
 from certus.networks.references import refer
-from certus.networks.roles import call, role
+from certus.networks.roles import role, set_role
 
-PASSES = 10_000  # images from which the statistics of an average are taken
+STATISTICS_IMAGES = 10_000  # training images from which batch-norm statistics are computed
 
 
 class Average(nn.Module):
     """w̄ = mean of the student's weights at e = start, start + every, start + 2·every, …
 
-    Batch-norm statistics belong to weights and cannot be averaged: after each renewal they are taken anew from
-    augmented training images. Before the first average it is the student itself, renewed after every pass.
+    Averaged batch-norm statistics would not fit the averaged weights: after each update the statistics are computed
+    anew from augmented training images. Before the first update it is a copy of the student, renewed after every pass.
     """
 
     student: nn.Module
@@ -29,7 +29,7 @@ class Average(nn.Module):
     def __init__(self, student: nn.Module, context: BuildContext, start: float, every: float) -> None:
         super().__init__()
         self.net = deepcopy(student).eval().requires_grad_(False)
-        call(self.net, role(student).replace("student", "average"))
+        set_role(self.net, role(student).replace("student", "average"))
         self.start, self.every = start, every
         self.register_buffer("count", torch.tensor(0))
         self.count: Tensor
@@ -41,15 +41,15 @@ class Average(nn.Module):
             return
         count = int(self.count)
         if step.clock.epoch >= self.start + count * self.every:
-            for mine, theirs in zip(self.net.parameters(), self.student.parameters(), strict=True):
-                mine.lerp_(theirs, 1.0 / (count + 1))
+            for mean, weight in zip(self.net.parameters(), self.student.parameters(), strict=True):
+                mean.lerp_(weight, 1.0 / (count + 1))
             self.count += 1
-            self.take_statistics(step)
+            self.compute_statistics(step)
         elif not count and (step.clock.ends_pass or step.clock.ends_run):
             self.net.load_state_dict(self.student.state_dict())
 
-    def take_statistics(self, step: Step) -> None:
-        """Plain means over the batches of one pass, dropout on as in training."""
+    def compute_statistics(self, step: Step) -> None:
+        """Plain means over batches of training images, with dropout as in training."""
         norms = [m for m in self.net.modules() if isinstance(m, _BatchNorm)]
         if not norms:
             return
@@ -60,13 +60,12 @@ class Average(nn.Module):
             norm.momentum = None  # the plain mean over batches
         random = step.generator(f"statistics of {role(self.net)}")
         shuffle = step.generator("order of statistics")
-        order = torch.randperm(len(context.pool), generator=shuffle, device=step.device)[:PASSES].cpu()
+        order = torch.randperm(len(context.pool), generator=shuffle, device=step.device)[:STATISTICS_IMAGES].cpu()
         step.seed_dropout("statistics", self.net)
         self.net.train()
-        for places in context.pool[order].split(len(step.batch)):
-            if len(places) > 1 or len(context.pool) == 1:
-                images = context.normalised(context.images[places.to(context.images.device)])
-                self.net(context.weak(images, random))
+        for indices in context.pool[order].split(len(step.batch)):
+            if len(indices) > 1 or len(context.pool) == 1:
+                self.net(context.weak_view(indices, random))
         self.net.eval()
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

@@ -1,4 +1,4 @@
-"""Label propagation on a graph of nearest neighbours: pure functions on features and labels.
+"""Label propagation on a graph of nearest neighbours: pure functions of features and labels.
 
 A_ij = ⟨v_i, v_j⟩^γ for the k nearest neighbours j of i, W = A + Aᵀ, 𝒲 = D^-½ W D^-½, and Z = (I − α𝒲)⁻¹ Y.
 """
@@ -16,21 +16,23 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.special import entr
 
-CHUNK = 1024  # rows of similarities that are held at a time
+CHUNK = 1024  # rows of similarities in memory at a time
 
 
 def graph(features: Tensor, k: int = 50, gamma: float = 3.0) -> sparse.csr_array:
     """𝒲 (N, N), symmetric, no loops: normalised similarities of every image and its k nearest by cosine."""
     v = F.normalize(features.float(), dim=1)
     n, k = len(v), min(k, len(v) - 1)
-    near, similar = [], []
+    neighbours, similarities = [], []
     for start in range(0, n, CHUNK):
         rows = v[start : start + CHUNK] @ v.T  # (chunk, N)
-        rows[torch.arange(len(rows)), torch.arange(start, start + len(rows))] = -torch.inf  # not oneself
+        rows[
+            torch.arange(len(rows)), torch.arange(start, start + len(rows))
+        ] = -torch.inf  # no image is its own neighbour
         top = rows.topk(k, dim=1)
-        near.append(top.indices.cpu())
-        similar.append(top.values.clamp(min=0).pow(gamma).cpu())
-    columns, values = torch.cat(near).flatten().numpy(), torch.cat(similar).flatten().double().numpy()
+        neighbours.append(top.indices.cpu())
+        similarities.append(top.values.clamp(min=0).pow(gamma).cpu())
+    columns, values = torch.cat(neighbours).flatten().numpy(), torch.cat(similarities).flatten().double().numpy()
     one_way = sparse.csr_array((values, columns, np.arange(0, n * k + 1, k)), shape=(n, n))
     both = one_way + one_way.T
     degree = np.asarray(both.sum(axis=1)).ravel()
@@ -41,7 +43,7 @@ def graph(features: Tensor, k: int = 50, gamma: float = 3.0) -> sparse.csr_array
 def diffuse(
     w: sparse.csr_array, y: NDArray[np.float64], alpha: float = 0.99, damping: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Z = (I − α𝒲C)⁻¹ Y by conjugate gradient, C = diag(damping): node j passes on the share c_j of what it holds.
+    """Z = (I − α𝒲C)⁻¹ Y by conjugate gradient, C = diag(damping): node j passes on the share c_j of its value.
 
     𝒲C is not symmetric, but with u = C^½ Z the system (I − αC^½𝒲C^½) u = C^½ Y is, and Z = Y + α𝒲C^½ u.
     """
@@ -52,22 +54,22 @@ def diffuse(
     return y + alpha * (w @ (root[:, None] * u))
 
 
-def seeds(labels: Tensor, classes: int) -> NDArray[np.float64]:
-    """Y (N, C): 1/n_c at the labelled images of class c, 0 elsewhere (−1)."""
+def label_matrix(labels: Tensor, classes: int) -> NDArray[np.float64]:
+    """Y (N, C): 1/n_c at the n_c labelled images of class c, 0 elsewhere; −1 is unlabelled."""
     known = F.one_hot(labels.clamp(min=0), classes).double() * (labels >= 0)[:, None]
     return (known / known.sum(0).clamp(min=1)).numpy()
 
 
 def pseudo_labels(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Each image's class (N,), how far to believe it ω_i = 1 − H(ẑ_i)/log C (N,), and the class weights ζ_c (C,).
+    """Each image's class (N,), its certainty ω_i = 1 − H(ẑ_i)/log C (N,), and the class weights ζ_c (C,).
 
-    ω is divided by its maximum. A labelled image keeps its label, ω = 1. ζ_c = (N/C)/(images of class c).
+    ω is divided by its maximum. A labelled image keeps its label and has ω = 1. ζ_c = (N/C)/(images of class c).
     """
     n, classes = z.shape
     z = z.clamp(min=0)
     share = z / z.sum(1, keepdim=True).clamp(min=1e-300)
     weight = 1 - entr(share).sum(1) / log(classes)
-    weight = torch.where(z.sum(1) > 0, weight, 0.0).clamp(min=0)  # nothing has reached it
+    weight = torch.where(z.sum(1) > 0, weight, 0.0).clamp(min=0)  # no label has reached it
     weight = weight / weight.max().clamp(min=1e-12)
     known = labels >= 0
     guess = torch.where(known, labels, share.argmax(1))

@@ -1,4 +1,4 @@
-"""A teacher that is the ensemble of what the student has said of each image at its earlier visits."""
+"""A teacher that averages the student's earlier answers to each image."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from certus.networks.roles import role
 
 
 class Ensemble(nn.Module):
-    """Z_i ← αZ_i + (1−α)z_i at each visit of image i; its target is Z_i/(1−α^t) after t visits, and none before.
+    """Z_i ← αZ_i + (1−α)z_i at each visit of image i. Its target is Z_i/(1−α^t) after t visits, with weight 0 at t = 0.
 
-    z_i is the student's answer with dropout and its view, as the step computed it for learning. An image that stands
-    twice in a batch counts once, with the mean of its answers.
+    z_i is the student's answer, with dropout and view, that the step computed for learning. An image that is twice in
+    a batch counts once, with the mean of its answers.
     """
 
     student: nn.Module
@@ -31,16 +31,17 @@ class Ensemble(nn.Module):
 
     def forward(self, step: Step) -> Target:
         visits = self.visits[step.batch.index]
-        known = (visits > 0).float()
+        visited = (visits > 0).float()
         mean = self.sums[step.batch.index] / (1 - self.alpha**visits).clamp(min=1e-6)[:, None]
-        return Target.plain(mean.clamp(min=1e-8).log()).kept(known)
+        return Target.plain(mean.clamp(min=1e-8).log()).kept(visited)
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
-        said = step.learn(self.student, self.view).softmax(1)
-        images, place = step.batch.index.unique(return_inverse=True)
-        count = torch.zeros(len(images), device=said.device).index_add_(0, place, torch.ones_like(said[:, 0]))
-        mean = torch.zeros(len(images), said.shape[1], device=said.device).index_add_(0, place, said) / count[:, None]
+        answers = step.learn(self.student, self.view).softmax(1)
+        images, row = step.batch.index.unique(return_inverse=True)
+        count = torch.zeros(len(images), device=answers.device).index_add_(0, row, torch.ones_like(answers[:, 0]))
+        total = torch.zeros(len(images), answers.shape[1], device=answers.device).index_add_(0, row, answers)
+        mean = total / count[:, None]
         self.sums[images] = self.alpha * self.sums[images] + (1 - self.alpha) * mean
         self.visits[images] += 1
 

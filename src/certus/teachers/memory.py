@@ -1,4 +1,4 @@
-"""A memory of the classes: what their labelled images look like (keys) and what the network says of them (values)."""
+"""A memory of the classes: the features of their labelled images (keys) and the network's answers (values)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from certus.networks.references import refer
 from certus.networks.roles import feature_size, role
 
 
-def moved(old: Tensor, seen: Tensor, labels: Tensor, rate: float) -> Tensor:
+def updated(old: Tensor, seen: Tensor, labels: Tensor, rate: float) -> Tensor:
     """m_c − η Σ_{y_i = c} (m_c − s_i) / (1 + n_c), for keys and values alike."""
     member = F.one_hot(labels, len(old)).to(old.dtype)  # (B, C)
     n = member.sum(0)[:, None]  # (C, 1)
@@ -25,6 +25,8 @@ def attend(features: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 class ClassMemory(nn.Module):
+    """Keys (C, D) and values (C, C), updated from the labelled images of every step."""
+
     student: nn.Module
 
     def __init__(self, student: nn.Module, view: str, classes: int, rate: float = 0.5) -> None:
@@ -37,18 +39,18 @@ class ClassMemory(nn.Module):
         refer(self, student=student)
 
     def forward(self, step: Step) -> Tensor:
-        """p̂ (B, C): what the memory says of each image; of a labelled one, its class's value."""
+        """p̂ (B, C): the memory's answer to each image; for a labelled one, the value of its class."""
         labels = step.batch.labels
-        asked = attend(step.features(self.student, self.view), self.keys, self.values)
-        return torch.where((labels >= 0)[:, None], self.values[labels.clamp(min=0)], asked)
+        attended = attend(step.features(self.student, self.view), self.keys, self.values)
+        return torch.where((labels >= 0)[:, None], self.values[labels.clamp(min=0)], attended)
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
         known = step.batch.labels >= 0
         labels = step.batch.labels[known]
-        said = step.learn(self.student, self.view).softmax(1)[known]
-        self.keys.copy_(moved(self.keys, step.features(self.student, self.view)[known], labels, self.rate))
-        values = moved(self.values, said, labels, self.rate)
+        answers = step.learn(self.student, self.view).softmax(1)[known]
+        self.keys.copy_(updated(self.keys, step.features(self.student, self.view)[known], labels, self.rate))
+        values = updated(self.values, answers, labels, self.rate)
         self.values.copy_(values / values.sum(1, keepdim=True))
 
     def __repr__(self) -> str:

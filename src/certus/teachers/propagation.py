@@ -1,4 +1,4 @@
-"""A teacher that spreads the few labels over a graph of all images' features, renewed after every pass."""
+"""A teacher that propagates the labels over a graph of all images' features, rebuilt after every pass."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from certus.errors import UsageError
 from certus.networks.modes import dropout_only, evaluating, has_dropout
 from certus.networks.references import refer
 from certus.networks.roles import feature_size, role
-from certus.teachers.diffusion import diffuse, graph, pseudo_labels, seeds
+from certus.teachers.diffusion import diffuse, graph, label_matrix, pseudo_labels
 
 
 class Propagation(nn.Module):
-    """Hard labels for the unlabelled images, believed by ω_i ζ_c; none before e = start.
+    """Hard labels for the unlabelled images, with weight ω_i ζ_c; none before e = start.
 
-    With `draws`, a node passes on only the share c_i = 1 − (R_i − 1)/(N − 1) of what it holds, R_i the rank of its
-    Monte-Carlo uncertainty among all images; a labelled node passes on all.
+    With `draws`, an unlabelled node passes on only the share c_i = 1 − (R_i − 1)/(N − 1) of its value, where R_i is the
+    rank of its Monte-Carlo uncertainty among all images. A labelled node passes on all of it.
     """
 
     student: nn.Module
@@ -41,7 +41,10 @@ class Propagation(nn.Module):
         super().__init__()
         feature_size(student)  # refuses a network without features
         if draws and not has_dropout(student):
-            raise UsageError("--damp measures certainty by dropout, but the network has none: give it --dropout.")
+            raise UsageError(
+                "`damp` measures certainty by dropout, but the network has none: set `dropout` above 0, or turn `damp` "
+                "off."
+            )
         self.start, self.neighbours, self.gamma, self.alpha, self.draws = start, neighbours, gamma, alpha, draws
         n = len(context.labels)
         self.register_buffer("labels", torch.zeros(n, dtype=torch.int64))
@@ -62,30 +65,30 @@ class Propagation(nn.Module):
     @torch.no_grad()
     def follow(self, step: Step) -> None:
         if step.clock.epoch >= self.start and (step.clock.ends_pass or not self.built):
-            self.renew(step)
+            self.rebuild(step)
 
-    def renew(self, step: Step) -> None:
+    def rebuild(self, step: Step) -> None:
         context = self.context
-        features, uncertainty = self.look(step, context)
+        features, uncertainty = self.features_and_uncertainty(step)
         labels = context.labels[context.pool].cpu()
         damping = None
         if uncertainty is not None:
             share = 1 - (rank(uncertainty) - 1).double() / max(len(labels) - 1, 1)
             damping = torch.where(labels >= 0, 1.0, share).numpy()
-        z = diffuse(graph(features, self.neighbours, self.gamma), seeds(labels, self.classes), self.alpha, damping)
+        w, y = graph(features, self.neighbours, self.gamma), label_matrix(labels, self.classes)
+        z = diffuse(w, y, self.alpha, damping)
         guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
         self.labels[context.pool] = guess.to(self.labels.device)
         self.weights[context.pool] = (weight * balance[guess]).float().to(self.weights.device)
         self.built.fill_(True)
 
-    def look(self, step: Step, context: BuildContext) -> tuple[Tensor, Tensor | None]:
-        """Features of the pool (M, D), dropout off, one weak view; and its uncertainty, if it is asked for."""
-        student = self.student
+    def features_and_uncertainty(self, step: Step) -> tuple[Tensor, Tensor | None]:
+        """Features of the pool (M, D), dropout off, one weak view; and with `draws` its uncertainty (M,)."""
+        student, context = self.student, self.context
         random = step.generator("views for propagation")
         features, uncertainty = [], []
-        for i, places in enumerate(context.pool.split(512)):
-            images = context.normalised(context.images[places.to(context.images.device)])
-            x = context.weak(images, random)
+        for i, indices in enumerate(context.pool.split(512)):
+            x = context.weak_view(indices, random)
             with evaluating(student):
                 features.append(features_and_logits(student, x)[0])
             if self.draws:
@@ -98,4 +101,6 @@ class Propagation(nn.Module):
     def __repr__(self) -> str:
         damped = f", damped by PE of {self.draws} draws" if self.draws else ""
         student = role(self.student)
-        return f"labels spread over {self.neighbours} neighbours in {student}'s features, α = {self.alpha:g}{damped}"
+        return (
+            f"labels propagated over {self.neighbours} neighbours in {student}'s features, α = {self.alpha:g}{damped}"
+        )

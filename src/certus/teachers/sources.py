@@ -1,4 +1,4 @@
-"""Sources: Step -> Target."""
+"""Sources of targets, Step -> Target, that keep no state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from certus.certainty.draws import Independent, Plan
 from certus.certainty.metrics import unconfidence
 from certus.certainty.streaming import Moments
 from certus.core.step import Step
-from certus.core.target import Later, Target
+from certus.core.target import Lazy, Target
 from certus.errors import UsageError
 from certus.networks.modes import has_dropout
 from certus.networks.roles import role
@@ -47,7 +47,7 @@ class StochasticAnswer:
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """The student's own answer of the same forward that learns, taken as a fact."""
+    """The student's own answer, from the same forward that learns, as a constant."""
 
     net: nn.Module
     view: str
@@ -71,16 +71,16 @@ class MonteCarlo:
     def __post_init__(self) -> None:
         if not has_dropout(self.net):
             raise UsageError(
-                "Monte-Carlo certainty comes from dropout, but the network has none (or --dropout is 0), so that all "
-                "draws would agree: give it dropout, or rank by --metric confidence."
+                "Monte-Carlo certainty needs dropout, but the network has none, so all draws would be equal: set "
+                "`dropout` above 0 (a network of your own needs dropout layers), or use `metric` confidence."
             )
 
     def __call__(self, step: Step) -> Target:
         logits = step.answer(self.net, self.view)
-        return Target.plain(logits, Later(lambda: getattr(self.moments(step), self.metric)))
+        return Target.plain(logits, Lazy(lambda: getattr(self.moments(step), self.metric)))
 
     def moments(self, step: Step) -> Moments:
-        """Of this step's draws."""
+        """The moments of this step's draws."""
 
         def draw() -> Moments:
             moments = Moments(len(step.batch), step.answer(self.net, self.view).shape[1], step.device)
@@ -95,19 +95,19 @@ class MonteCarlo:
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """The teacher's clean answer, its uncertainty 1 − max p: no draws. Upside down, it shows what filters take away."""
+    """The teacher's clean answer with uncertainty 1 − max p: no draws. Reversed, it is a control."""
 
     net: nn.Module
     view: str
-    upside_down: bool = False  # max p instead: the least confident ranked first
+    reverse: bool = False  # uncertainty max p: the least confident image has rank 1
 
     def __call__(self, step: Step) -> Target:
         logits = step.answer(self.net, self.view)
         uncertainty = unconfidence(logits.softmax(1))
-        return Target.plain(logits, 1.0 - uncertainty if self.upside_down else uncertainty)
+        return Target.plain(logits, 1.0 - uncertainty if self.reverse else uncertainty)
 
     def __repr__(self) -> str:
-        return f"{role(self.net)}({self.view}), uncertainty = {'max p' if self.upside_down else '1 − max p'}"
+        return f"{role(self.net)}({self.view}), uncertainty = {'max p' if self.reverse else '1 − max p'}"
 
 
 @dataclass(frozen=True, eq=False)

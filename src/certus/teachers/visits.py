@@ -1,4 +1,4 @@
-"""Certainty over visits: the teacher moves slowly, so what its draws said of an image before counts the next time."""
+"""Certainty over visits: the teacher changes slowly, so an image's earlier draws are still informative."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 from certus.certainty.streaming import Summary, mix
 from certus.core.step import Step
-from certus.core.target import Later, Target
+from certus.core.target import Lazy, Target
 from certus.teachers.sources import MonteCarlo
 
 
 class Visits(nn.Module):
     """Monte-Carlo certainty mixed with a memory of each image's moments.
 
-    At its v-th visit an image's summary is mixed from the memory and the fresh draws, which weigh max(1/v, share); the
-    mixture is what ranks it now, and what is remembered. An image that stands twice in a batch remembers its last one.
+    At an image's v-th visit the memory and the fresh draws are mixed; the fresh ones weigh max(1/v, share). The mixture
+    gives the rank and is stored. An image that is twice in a batch stores its last mixture.
     """
 
     def __init__(self, source: MonteCarlo, images: int, classes: int, share: float = 0.3) -> None:
@@ -34,10 +34,10 @@ class Visits(nn.Module):
 
     def forward(self, step: Step) -> Target:
         logits = step.answer(self.source.net, self.source.view)
-        return Target.plain(logits, Later(lambda: getattr(self.mixed(step), self.source.metric)))
+        return Target.plain(logits, Lazy(lambda: getattr(self.mixed(step), self.source.metric)))
 
     def mixed(self, step: Step) -> Summary:
-        """Of the batch's images, the fresh draws included."""
+        """The mixed moments of the batch's images, fresh draws included."""
 
         def make() -> Summary:
             fresh = self.source.moments(step).summary()
@@ -50,7 +50,7 @@ class Visits(nn.Module):
     @torch.no_grad()
     def follow(self, step: Step) -> None:
         if not step.done(("visits", id(self))):
-            return  # nobody asked for a rank
+            return  # no rank was used, so there were no draws
         now, index = self.mixed(step), step.batch.index
         self.mean[index] = now.mean
         self.moments[index] = torch.stack([now.variance, now.entropy, now.entropy_variance], 1)

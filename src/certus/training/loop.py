@@ -19,7 +19,7 @@ from torch import Tensor
 
 from certus import optimisers
 from certus.certainty.scores import error
-from certus.errors import CertusError
+from certus.errors import CertusError, Interrupted
 from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
@@ -28,7 +28,7 @@ from certus.training.memory import freed_memory_kept, step_bytes
 from certus.training.observer import Observer
 from certus.training.run import Run, check_finite, unwatched
 from certus.training.run_folder import RunFolder, put, put_json
-from certus.training.stopping import Interrupted, stop_signal
+from certus.training.stopping import stop_signal
 from certus.training.threads import threads
 
 

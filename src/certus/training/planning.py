@@ -9,6 +9,7 @@ from statistics import fmean
 from certus.config import Config, decide, steps_per_epoch
 from certus.config.presets import epochs_for
 from certus.data import load
+from certus.errors import UsageError
 from certus.training.build import build
 from certus.training.threads import threads
 
@@ -42,3 +43,13 @@ def steps_within(config: Config, minutes: float) -> int:
         run.validation_errors()
         validation = time.perf_counter() - start
     return max(1, int(60 * minutes / (fmean(times) + validation / run.batches.per_epoch)))
+
+
+def check_length(steps: float | None, epochs: float | None, minutes: float | None) -> None:
+    """Refuse two lengths, and a length that is not positive."""
+    given = {n: v for n, v in (("steps", steps), ("epochs", epochs), ("minutes", minutes)) if v is not None}
+    if len(given) > 1:
+        raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
+    for name, value in given.items():
+        if not value > 0:
+            raise UsageError(f"`{name}` must be more than 0, but is {value:g}.")

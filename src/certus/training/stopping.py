@@ -8,14 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from certus.errors import CertusError
-
-
-class Interrupted(CertusError):
-    """The user stopped the run; everything is saved."""
-
-    exit_code = 130
-
 
 @contextmanager
 def stop_signal(signals: Sequence[signal.Signals]) -> Iterator[threading.Event]:

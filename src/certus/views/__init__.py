@@ -1,4 +1,4 @@
-"""Whole-batch augmentations with randomness per image. An augmentation is `(images, generator) -> images`, pure."""
+"""Augmentations of whole batches, random per image. Each is a pure function (images, generator) -> images."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from certus.errors import UsageError
+
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 Views = Mapping[str, Augmentation]  # kind ("weak", …) -> augmentation
 
 
 @dataclass(frozen=True)
 class Translate:
-    """Shift each image by up to ±pixels in both directions, the border filled by reflection."""
+    """Shift each image by up to ±pixels in both directions; the border is filled by reflection."""
 
     pixels: int
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         b, _, h, w = images.shape
         if self.pixels >= min(h, w):
-            raise ValueError(f"a shift of {self.pixels} pixels is too large for images of {h}×{w}")
+            raise UsageError(
+                f"`translate` must be less than the shorter side of the images, {min(h, w)} pixels, but is "
+                f"{self.pixels}."
+            )
         shift = torch.randint(-self.pixels, self.pixels + 1, (2, b, 1), generator=generator, device=images.device)
         rows = reflect(torch.arange(h, device=images.device) + shift[0], h)  # (B, H)
         cols = reflect(torch.arange(w, device=images.device) + shift[1], w)  # (B, W)
@@ -31,7 +36,7 @@ class Translate:
 
 
 def reflect(i: Tensor, n: int) -> Tensor:
-    """The index inside 0 … n−1 that a mirror at either border shows (the border pixel itself is not repeated)."""
+    """The index in 0 … n−1 after reflection at either border; the border pixel is not repeated."""
     return (n - 1) - ((n - 1) - i.abs()).abs()
 
 
@@ -46,7 +51,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Noise:
-    """Add Gaussian noise of this standard deviation (in units of the data's own)."""
+    """Add Gaussian noise of this standard deviation (of normalised images, which have deviation 1)."""
 
     std: float
 
@@ -57,7 +62,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Chain:
-    """One augmentation after the other; with none, the images as they are."""
+    """One augmentation after the other; without any, the images stay as they are."""
 
     parts: tuple[Augmentation, ...] = ()
 

@@ -1,7 +1,7 @@
 """RandAugment, the strong view: a few random operations on each image, then Cutout.
 
-`RandAugment(*data.scale)` is FixMatch's: two operations per image, drawn with replacement and each applied by chance,
-at a magnitude drawn uniformly from its range. RandAugment's own, with N = 2 and M = 9 of 10, is
+`RandAugment(*data.scale)` is FixMatch's version: two operations per image, drawn with replacement. Each is applied with
+probability ½, at a magnitude drawn uniformly from its range. The original version, with N = 2 and M = 9 of 10, is
 `RandAugment(*data.scale, operations=2, magnitude=9 / 10, cutout=0, probability=1, pool=RANDAUGMENT)`.
 """
 
@@ -23,7 +23,7 @@ class Operation:
     function: Callable[..., Tensor]
     weakest: float = 0.0
     strongest: float = 0.0
-    both_ways: bool = False  # to either side of the weakest, by chance
+    both_ways: bool = False  # with a random sign around the weakest
 
     def magnitude(self, level: Tensor, sign: Tensor) -> Tensor:
         """weakest ± level (strongest − weakest)"""
@@ -56,7 +56,7 @@ FIXMATCH: Pool = (  # Table 12 of its paper
     Operation(ops.translate_x, 0, 0.3, both_ways=True),
     Operation(ops.translate_y, 0, 0.3, both_ways=True),
 )
-RANDAUGMENT: Pool = (  # AutoAugment's ranges, which it took over, each ordered from weak to strong
+RANDAUGMENT: Pool = (  # AutoAugment's ranges, each ordered from weak to strong
     *COMMON,
     Operation(ops.invert),
     *(Operation(enhance, 1, 1.9, both_ways=True) for enhance in ENHANCERS),
@@ -67,15 +67,15 @@ RANDAUGMENT: Pool = (  # AutoAugment's ranges, which it took over, each ordered 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What each image of a batch has drawn for one operation."""
+    """The random choices of each image of a batch for one operation."""
 
-    which: Tensor  # (B,) index in the pool; one beyond its end: unchanged
+    which: Tensor  # (B,) index in the pool; len(pool): unchanged
     level: Tensor  # (B,) in 0 … 1
     sign: Tensor  # (B,) ±1
 
 
 def apply(pool: Pool, images: Tensor, draw: Draw, fill: ops.Fill) -> Tensor:
-    """Each image (uint8) through the operation that it drew; each operation runs once, on all that drew it."""
+    """Apply to each image (uint8) the operation that it drew; each operation runs once, on all its images."""
     order = draw.which.argsort()
     counts = draw.which.bincount(minlength=len(pool) + 1).tolist()
     images, level, sign = (x.index_select(0, order) for x in (images, draw.level, draw.sign))
@@ -86,14 +86,14 @@ def apply(pool: Pool, images: Tensor, draw: Draw, fill: ops.Fill) -> Tensor:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Fill a square at a random place of each image, cut off at the border."""
+    """Fill a square at a random position of each image, clipped at the border."""
 
-    size: float = 0.5  # the square's side as a fraction of the image's shorter side, rounded, at least a pixel; 0: none
+    size: float = 0.5  # side of the square as a fraction of the image's shorter side, at least one pixel; 0: none
     fill: ops.Fill = 0  # the mean of normalised images
 
     def __post_init__(self) -> None:
         if not 0 <= self.size <= 1:
-            raise ValueError(f"the size of Cutout's square must be a fraction between 0 and 1, not {self.size}")
+            raise ValueError(f"The size of Cutout's square must be a fraction between 0 and 1, not {self.size}.")
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         if self.size == 0:
@@ -106,34 +106,34 @@ class Cutout:
 
 @dataclass(frozen=True, eq=False)
 class RandAugment:
-    """Normalised images, as levels 0 … 255, through random operations and Cutout, normalised again.
+    """Turn normalised images into levels 0 … 255, apply random operations and Cutout, and normalise again.
 
-    What comes in from outside the picture, and what is cut out, is the data's mean colour: 0 up to half a level when
+    Pixels from outside the image and cut-out pixels have the data's mean colour, which is 0 (up to half a level) when
     normalised, as in FixMatch's own program.
     """
 
-    mean: Tensor  # (1, C, 1, 1), on the scale 0 … 255, of the data's normalisation
-    std: Tensor  # (1, C, 1, 1), likewise
+    mean: Tensor  # (1, C, 1, 1) of the data, on the scale 0 … 255
+    std: Tensor  # (1, C, 1, 1) of the data, on the scale 0 … 255
     operations: int = 2  # on each image, one after the other
-    magnitude: float | None = None  # one fixed level for all, such as 9 / 10; None: uniform in 0 … 1, drawn each time
-    cutout: float = 0.5  # the square's side as a fraction of the image's; 0: none
-    probability: float = 0.5  # that a drawn operation is applied; ½ in FixMatch's own program, 1 in RandAugment's
+    magnitude: float | None = None  # one fixed level for all, such as 9 / 10; None: drawn uniformly from 0 … 1
+    cutout: float = 0.5  # side of the square as a fraction of the image's; 0: none
+    probability: float = 0.5  # of applying a drawn operation; ½ in FixMatch's own program, 1 in RandAugment's
     pool: Pool = FIXMATCH
 
     def __post_init__(self) -> None:
         if self.operations < 0:
-            raise ValueError(f"the number of operations must not be negative, but is {self.operations}")
+            raise ValueError(f"The number of operations must not be negative, but is {self.operations}.")
         if self.magnitude is not None and not 0 <= self.magnitude <= 1:
-            raise ValueError(f"the magnitude must be between 0 and 1 (M of 10 is M / 10), not {self.magnitude}")
+            raise ValueError(f"The magnitude must be between 0 and 1 (M of 10 is M / 10), not {self.magnitude}.")
         if not 0 <= self.probability <= 1:
-            raise ValueError(f"the probability must be between 0 and 1, not {self.probability}")
+            raise ValueError(f"The probability must be between 0 and 1, not {self.probability}.")
         if not self.pool:
-            raise ValueError("the pool has no operation to draw")
+            raise ValueError("The pool has no operation to draw: give at least one.")
         Cutout(self.cutout)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         if images.dim() != 4 or images.shape[1] != self.mean.shape[1]:
-            raise ValueError(f"images must be (B, {self.mean.shape[1]}, H, W), but are {tuple(images.shape)}")
+            raise ValueError(f"Images must be (B, {self.mean.shape[1]}, H, W), but are {tuple(images.shape)}.")
         mean, std = self.mean.to(images.device), self.std.to(images.device)
         fill = levels(mean)
         x = levels(torch.addcmul(mean, images, std))  # (B, C, H, W) uint8
@@ -143,7 +143,7 @@ class RandAugment:
         return (x - mean).div_(std).to(images.dtype)
 
     def draws(self, count: int, generator: torch.Generator) -> list[Draw]:
-        """For this many images, one draw after the other."""
+        """The random choices for this many images, one `Draw` per operation."""
         shape, device = (self.operations, count), generator.device
         which = torch.randint(len(self.pool), shape, generator=generator, device=device)
         applied = torch.rand(shape, generator=generator, device=device) < self.probability
@@ -162,5 +162,5 @@ class RandAugment:
 
 
 def levels(images: Tensor) -> Tensor:
-    """The nearest of the 256 levels."""
+    """Round to the nearest of the 256 levels."""
     return images.round().clamp_(0, 255).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""The worst small change of a network's weights and of its connections, by power iteration: pure functions."""
+"""The small change of a network's weights or connections that changes its answers most. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ Divergence = Callable[[Tensor, Weights], Tensor]  # perturbation of the images, 
 
 
 def length(parts: Weights) -> Tensor:
+    """The Euclidean norm of all numbers together, at least a tiny positive number."""
     return torch.stack([t.norm() for t in parts.values()]).norm().clamp(min=TINY)
 
 
 def weights_of(net: nn.Module) -> dict[str, Tensor]:
-    """Of its convolutions and linear layers, in their order: neither biases nor batch norm."""
+    """The weights of its convolutions and linear layers, in order; neither biases nor batch norm."""
     return {
         f"{name}.weight": layer.weight
         for name, layer in net.named_modules()
@@ -31,38 +32,38 @@ def worst_shift(
 ) -> tuple[Tensor, Weights]:
     """One power iteration for images and weights together: a direction per image, and one of length 1 for all weights.
 
-    `start` holds random directions, that of the images under the name "".
+    `start` holds random directions; the name "" is that of the images.
     """
     r = (xi * unit(start[""].view_as(x))).requires_grad_()
     size = length({n: start[n] for n in weights})
-    moved = {n: (w.detach() + xi * start[n] / size).requires_grad_() for n, w in weights.items()}
-    for_images, *for_weights = torch.autograd.grad(divergence(r, moved), [r, *moved.values()])
-    gradient = dict(zip(moved, for_weights, strict=True))
+    shifted = {n: (w.detach() + xi * start[n] / size).requires_grad_() for n, w in weights.items()}
+    for_images, *for_weights = torch.autograd.grad(divergence(r, shifted), [r, *shifted.values()])
+    gradient = dict(zip(shifted, for_weights, strict=True))
     size = length(gradient)
     return unit(for_images), {n: g / size for n, g in gradient.items()}
 
 
-def worst_kept(divergence: Divergence, weights: Weights, x: Tensor, start: Weights, xi: float, drop: float) -> Weights:
-    """Which connections to keep (1) so that dropping the others changes the answers most.
+def worst_mask(divergence: Divergence, weights: Weights, x: Tensor, start: Weights, xi: float, drop: float) -> Weights:
+    """1 for each connection to keep and 0 for each to drop, so that dropping changes the answers most.
 
     max over s ∈ {±1} of (s + 1)ᵀ H (s + 1), H the Hessian in the dropped share m of each weight, is relaxed to the main
-    eigenvector of [[H, H1], [1ᵀH, 0]]; one iteration takes H's products as gradients at m = ξ(s + s₀) and at m = ξs.
+    eigenvector of [[H, H1], [1ᵀH, 0]]; one iteration gets H's products as gradients at m = ξ(s + s₀) and at m = ξs.
     """
-    still = torch.zeros_like(x)
+    no_shift = torch.zeros_like(x)
     s0 = start["corner"]
     size = (length({n: start[n] for n in weights}).square() + s0.square()).sqrt()
 
     def gradient(shift: Tensor | float) -> dict[str, Tensor]:
         m = {n: (xi * (start[n] / size + shift)).requires_grad_() for n in weights}
-        value = divergence(still, {n: w.detach() * (1 - m[n]) for n, w in weights.items()})
+        value = divergence(no_shift, {n: w.detach() * (1 - m[n]) for n, w in weights.items()})
         return dict(zip(m, torch.autograd.grad(value, list(m.values())), strict=True))
 
     top, bottom = gradient(s0 / size), torch.stack([g.sum() for g in gradient(0.0).values()]).sum()
     sign = torch.where(bottom < 0, -1.0, 1.0)
-    kept = {}
+    masks = {}
     for name, s in top.items():
         order = (sign * s).flatten().argsort(descending=True)
         mask = torch.ones_like(order, dtype=s.dtype)
         mask[order[: round(drop * len(order))]] = 0.0
-        kept[name] = mask.view_as(s)
-    return kept
+        masks[name] = mask.view_as(s)
+    return masks

@@ -1,8 +1,8 @@
-"""What do the twin and the tree save? CNN-13, pictures of 32×32, fp32; minima of interleaved rounds.
+"""What do the fused copy and the tree of draws save? CNN-13, images of 32×32, fp32; minima of interleaved rounds.
 
-    python benchmarks/twin.py --widths 128,32,16 --seconds 30
+    python benchmarks/fused.py --widths 128,32,16 --seconds 30
 
-`quick` is the twin with QuickDropout. Plans draw from one view, as augmentation costs the same everywhere.
+`quick` is the fused copy with QuickDropout. All plans draw from one view, because augmentation costs the same in each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHAPE, CLASSES = (3, 32, 32), 10
 
 
 def minima(jobs: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
-    """The least time of each, in seconds: all in turn, until the time is up, twice at least."""
+    """The shortest time of each, in seconds: all in turn, until the time is up, at least twice."""
     best = dict.fromkeys(jobs, float("inf"))
     end, rounds = time.perf_counter() + seconds, 0
     while rounds < 2 or time.perf_counter() < end:
@@ -56,19 +56,19 @@ def measure(width: int, batch: int, seconds: float, plans: list[str]) -> dict[st
     rows = network("cnn13", SHAPE, CLASSES, width, 0.5).eval()
     last = network("cnn13", SHAPE, CLASSES, width, 0.5).eval()
     last.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    twin, quick = Fused(rows), Fused(rows, quick=True)
+    fused, quick = Fused(rows), Fused(rows, quick=True)
     x = torch.randn(batch, *SHAPE)
     y = x.contiguous(memory_format=torch.channels_last)
     jobs: dict[str, Callable[[], object]] = {
         "eager": partial(rows, x),
         "eager channels_last": partial(last, y),
-        "twin": partial(twin, y),
-        "refresh": twin.refresh,
+        "fused": partial(fused, y),
+        "refresh": fused.refresh,
         "eager, one draw": partial(draw, rows, x),
         "channels_last, one draw": partial(draw, last, y),
     }
     for plan in plans:
-        for name, net in (("twin", twin), ("quick", quick)):
+        for name, net in (("fused", fused), ("quick", quick)):
             jobs[f"{name}, {plan}"] = partial(follow, plan, stages(net), y)
     best = minima(jobs, seconds)
     unit, ten = best["eager"], 10 * best["eager, one draw"]

@@ -1,0 +1,159 @@
+"""The functions that one imports: `certus.train` and `certus.compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from certus.config import resolve
+from certus.errors import CertusError, UsageError
+from certus.experiments.compare import comparison_cells, run_cells, write_comparison
+from certus.model import Model, load
+from certus.report.statistics import Comparison
+from certus.training.build import build
+from certus.training.loop import Tick, ignore
+from certus.training.loop import train as train_run
+from certus.training.planning import check_length, complete
+from certus.training.run_folder import RunFolder
+
+
+def train(
+    data: str | Path | None = None,
+    *,
+    method: str | None = None,
+    labels: int | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    listen: Callable[[Tick], None] = ignore,
+    **settings: Any,
+) -> Model:
+    """Train a classifier from a few labels and many unlabelled images.
+
+    A setting that is not given has the value that suits the data set and the method. Ctrl-C saves the run and raises
+    `certus.errors.Interrupted`; `resume` continues it to the bit-identical result.
+
+    Parameters
+    ----------
+    data : str or Path
+        A data set by name (`certus data` lists them), or a folder of pictures.
+    method : str
+        One of `certus methods`.
+    labels : int
+        How many labels the run may see; 0 means all.
+    steps, epochs, minutes : number
+        How long to train; give one of them at most. An epoch is a pass over the unlabelled images.
+    seed : int
+        Of the split, the initialisation and every random draw.
+    options : dict
+        Options of the method, as in `certus methods NAME`: {"weight": 5.0}.
+    out : str or Path
+        The run's folder. The default is a new folder under `runs/`.
+    resume : str or Path
+        Continue the run in this folder instead of starting one. Then give nothing else, except `listen`.
+    listen : callable
+        Called with a `Tick` after every step: step, steps, epoch, losses, validation_error, …
+    **settings
+        Any other setting of `certus train --help`: width=32, dropout=0.3, learning_rate=0.05, …
+
+    Returns
+    -------
+    Model
+        `model.predict(images)` answers; `model.result` has the errors; `model.folder` is the run's folder.
+
+    Examples
+    --------
+    >>> import certus
+    >>> model = certus.train("digits", labels=20, steps=60, out="my-run")
+    >>> sorted(model.result)[:3]
+    ['bytes', 'data', 'labels']
+    >>> import numpy as np
+    >>> prediction = model.predict(np.zeros((2, 8, 8), np.uint8))
+    >>> prediction.probabilities.shape, prediction.rank().tolist()
+    ((2, 10), [1, 2])
+    """
+    given = {"data": data and str(data), "method": method, "labels": labels, "steps": steps, "seed": seed}
+    chosen = {name: value for name, value in given.items() if value is not None} | settings
+    if resume is not None:
+        lengths = {"epochs": epochs, "minutes": minutes, "options": options, "out": out}
+        extra = [*chosen, *(name for name, value in lengths.items() if value is not None)]
+        if extra:
+            names = ", ".join(f"`{name}`" for name in extra)
+            raise UsageError(f"`resume` continues a run as it was started: leave out {names}.")
+        folder = RunFolder(Path(resume))
+        config = folder.load_config()
+        if not folder.finished():
+            train_run(build(config), folder, listen)
+        return load(folder.path)
+    check_length(steps, epochs, minutes)
+    config = complete(resolve({**chosen, "options": dict(options or {})}), epochs, minutes)
+    folder = RunFolder.new(out, config)
+    train_run(build(config), folder, listen)
+    return load(folder.path)
+
+
+def compare(
+    data: str | Path | None = None,
+    methods: Sequence[str] = ("supervised", "mean-teacher", "ft-ccl"),
+    *,
+    seeds: int = 5,
+    labels: int | None = None,
+    epochs: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    workers: int = 0,
+    **settings: Any,
+) -> Comparison:
+    """Train several methods on the same few labels over several seeds.
+
+    Runs are trained in other processes, so a script that calls it needs the guard `if __name__ == "__main__":`. If
+    it is stopped, the same call continues where it was.
+
+    Parameters
+    ----------
+    data : str or Path
+        A data set by name, or a folder of pictures.
+    methods : sequence of str
+        Their names; `certus methods` lists them.
+    seeds : int
+        How many: 0, 1, … Every method has the same labels at the same seed.
+    labels : int
+        How many labels each run may see; 0 means all.
+    epochs : float
+        Passes over the unlabelled images.
+    options : dict
+        Options of the methods. Each method gets those that it has.
+    out : str or Path
+        The folder of the runs and of the results. The default is `runs/compare-DATA-LABELS`.
+    workers : int
+        Runs that are trained at the same time; 0 means one per core.
+    **settings
+        Any other setting of `certus compare --help`.
+
+    Returns
+    -------
+    Comparison
+        Mean ± standard deviation over seeds, and the difference to supervised learning, paired by seed.
+        `print(comparison)` shows the table.
+
+    Examples
+    --------
+    >>> import certus
+    >>> comparison = certus.compare(
+    ...     "moons", ["supervised", "ft-ccl"], seeds=2, epochs=1, workers=1, out="two"
+    ... )  # doctest: +SKIP
+    >>> print(comparison)  # doctest: +SKIP
+    """
+    given = {"data": data and str(data), "labels": labels}
+    chosen = {name: value for name, value in given.items() if value is not None} | settings
+    cells = comparison_cells(methods, seeds, chosen, options, epochs, None if out is None else Path(out))
+    results, failures = run_cells(cells, workers)
+    if failures:
+        name, reason = next(iter(failures.items()))
+        raise CertusError(f"{len(failures)} of {len(cells)} runs failed. {name}: {reason}")
+    return write_comparison(cells, results, cells[0].folder.path.parent)[0]

@@ -1,0 +1,144 @@
+"""certus predict: label pictures with a trained run, and rank the answers by certainty."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+
+from certus.cli.evaluate import check_certainty
+from certus.cli.flags import argument, flag
+from certus.cli.progress import console
+from certus.data.decode import SUFFIXES, stream
+from certus.errors import UsageError, unknown
+from certus.model import Model, Prediction, load
+from certus.training.run_folder import RunFolder, put
+from certus.training.threads import threads
+
+WRITTEN = ("pv", "ev", "pe", "mi")
+BATCH = 256
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Label pictures with a trained run and say how certain each answer is.
+
+    Several teachers answer together, with the mean of their probabilities.
+    """
+
+    run: Path | None = argument("RUN", "the run's folder")
+    pictures: Path | None = argument("PICTURES", "a folder of pictures, or one picture")
+    out: Path = flag("the file of answers: .csv, .json or .parquet", Path("predictions.csv"))
+    top: int = flag("how many classes are named for each picture", 1)
+    draws: int = flag("Monte-Carlo draws from which certainty is computed; 0: none", 10)
+    metric: str = flag("certainty by which the answers are ranked: pv, ev, pe, mi, pr or confidence", "pe")
+
+
+def run(options: Options) -> int:
+    if options.run is None or options.pictures is None:
+        raise UsageError("certus predict needs the folder of a run, and a folder of pictures or one picture.")
+    check_certainty(options.metric, options.draws)
+    if options.top < 1:
+        raise UsageError(f"--top must be at least 1, but is {options.top}.")
+    if options.out.suffix not in WRITERS:
+        raise unknown("file type", options.out.suffix or "(none)", WRITERS)
+    folder = RunFolder(options.run)
+    config, model = folder.load_config(), load(folder.path)
+    if len(model.shape) != 3:
+        raise UsageError(f"{folder.path} was trained on vectors: it cannot label pictures.")
+    paths = sorted(find(options.pictures))
+    rows: list[Row] = []
+    uncertainty: list[float] = []
+    skipped: list[tuple[Path, str]] = []
+    with threads(config.threads):
+        for names, predictions, lost in track(
+            answers(paths, model, options.draws, config.seed),
+            description="predicting",
+            total=-(-len(paths) // BATCH),
+            console=console,
+        ):
+            rows += [row(options.pictures, path, predictions, i, options.top) for i, path in enumerate(names)]
+            if options.metric not in predictions.uncertainty:  # a network without dropout
+                raise unknown("metric of this run", options.metric, predictions.uncertainty)
+            uncertainty += predictions.uncertainty[options.metric].tolist()
+            skipped += lost
+    for rank, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
+        rows[i]["rank"] = rank
+    WRITERS[options.out.suffix](options.out, rows)
+    print(f"{len(rows):,} pictures in {options.out}, ranked by {options.metric}: 1 is the most certain.")
+    for path, why in skipped:
+        print(f"certus: {path} was left out: {why}", file=sys.stderr)
+    return 1 if skipped and not rows else 0
+
+
+def find(path: Path) -> Iterator[Path]:
+    """The picture, or all pictures in a folder and below it."""
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise UsageError(f"There is no folder or picture {path}.")
+    found = [p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and not p.name.startswith(".")]
+    if not found:
+        raise UsageError(f"There are no pictures in {path}.")
+    yield from found
+
+
+def answers(
+    paths: list[Path], model: Model, draws: int, seed: int
+) -> Iterator[tuple[list[Path], Prediction, list[tuple[Path, str]]]]:
+    """Batch by batch, so that memory does not grow with the number of pictures."""
+    for names, images, lost in stream(paths, model.shape[1], model.shape[0], BATCH):
+        yield names, model.predict(images, draws, seed), lost
+
+
+def row(root: Path, path: Path, predictions: Prediction, i: int, top: int) -> Row:
+    """The answer to one picture; its rank is known at the end."""
+    p = predictions.probabilities[i]
+    best = np.argsort(-p, kind="stable")[:top]
+    answer: Row = {
+        "file": str(path.relative_to(root)) if root.is_dir() else str(path),
+        "label": predictions.classes[best[0]],
+        "confidence": round(float(p[best[0]]), 6),
+    }
+    certainty = predictions.uncertainty
+    answer |= {name: float(f"{certainty[name][i]:.6g}") for name in WRITTEN if name in certainty}
+    answer["rank"] = None
+    for number, c in enumerate(best[1:], 2):
+        answer |= {f"label_{number}": predictions.classes[c], f"confidence_{number}": round(float(p[c]), 6)}
+    return answer
+
+
+def write_csv(path: Path, rows: list[Row]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["file", "label"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    put(path, text.getvalue())
+
+
+def write_json(path: Path, rows: list[Row]) -> None:
+    put(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_parquet(path: Path, rows: list[Row]) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "Writing .parquet needs pyarrow: pip install 'certus-ssl[parquet]', or write .csv or .json."
+        ) from None
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+WRITERS = {".csv": write_csv, ".json": write_json, ".parquet": write_parquet}

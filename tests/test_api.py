@@ -1,0 +1,113 @@
+"""certus.train as a user calls it: what it returns, what it refuses, and that it is the command line's loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import certus
+from certus.cli.main import run as command_line
+from certus.errors import CertusError, Interrupted, UsageError
+
+SHORT = {"labels": 10, "width": 2, "labelled_batch": 10, "unlabelled_batch": 100, "threads": 1}
+WORDS = "--labels 10 --width 2 --labelled-batch 10 --unlabelled-batch 100 --threads 1".split()
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    (newest,) = (folder / "checkpoints").iterdir()
+    return load_file(newest / "state.safetensors")
+
+
+def test_train_returns_a_model_that_answers_and_knows_its_result_and_folder() -> None:
+    model = certus.train("digits", steps=4, out="run", **SHORT)
+    assert model.folder == Path("run")
+    assert model.result is not None
+    assert model.result["steps"] == 4
+    assert 0 <= model.result["test_error"] <= 100
+    prediction = model.predict(np.zeros((3, 8, 8), np.uint8))
+    assert prediction.probabilities.shape == (3, 10)
+    assert sorted(prediction.rank()) == [1, 2, 3]
+    again = certus.load("run").predict(np.zeros((3, 8, 8), np.uint8))
+    assert np.array_equal(again.probabilities, prediction.probabilities)
+
+
+def test_python_and_the_command_line_train_the_same_weights() -> None:
+    certus.train("digits", method="mean-teacher", epochs=0.5, options={"weight": 3.0}, out="python", **SHORT)
+    words = ["train", "--data", "digits", "--method", "mean-teacher", "--epochs", "0.5", "--weight", "3"]
+    assert command_line([*words, *WORDS, "--out", "shell"]) == 0
+    a, b = weights(Path("python")), weights(Path("shell"))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert Path("python/config.toml").read_text() == Path("shell/config.toml").read_text()
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights() -> None:
+    whole = certus.train("digits", steps=12, out="whole", **SHORT)
+
+    def interrupt(tick: object) -> None:
+        if tick.step == 5:  # type: ignore[attr-defined]
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="everything is saved"):
+        certus.train("digits", steps=12, out="stopped", listen=interrupt, **SHORT)
+    with pytest.raises(CertusError):
+        certus.train("digits", steps=12, out="stopped", **SHORT)
+    resumed = certus.train(resume="stopped")
+    a, b = weights(Path("whole")), weights(Path("stopped"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert whole.result is not None
+    assert resumed.result is not None
+    assert resumed.result["test_error"] == whole.result["test_error"]
+
+
+def test_without_a_folder_each_run_gets_a_new_one() -> None:
+    first = certus.train("digits", method="supervised", steps=1, **SHORT)
+    second = certus.train("digits", method="supervised", steps=1, **SHORT)
+    assert (first.folder, second.folder) == (
+        Path("runs/digits-supervised-10-seed0"),
+        Path("runs/digits-supervised-10-seed0-2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lables": 3}, "There is no setting 'lables'. Did you mean 'labels'"),
+        ({"labels": "ten"}, "`labels` must be of type int, but is 'ten'"),
+        ({"method": "ft-cll"}, "Did you mean 'ft-ccl'"),
+        ({"options": {"wieght": 3}}, "has no option"),
+        ({"steps": 2, "epochs": 1}, "Give only one of `steps`, `epochs`"),
+        ({"minutes": 0}, "`minutes` must be more than 0, but is 0"),
+        ({"resume": "run"}, "leave out `data`"),
+        ({"learning_rate": -1}, "`learning_rate` must be at least 0, but is -1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        certus.train("digits", **given)  # type: ignore[arg-type]
+    assert not Path("runs").exists()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    model = certus.train("digits", method="supervised", steps=1, out="run", **SHORT | {"labels": np.int64(10)})
+    assert model.result is not None
+    assert model.result["labels"] == 10
+
+
+def test_the_public_names_are_those_that_are_listed() -> None:
+    assert sorted(certus.__all__) == dir(certus)
+    for name in certus.__all__:
+        assert getattr(certus, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        certus.trian  # noqa: B018
