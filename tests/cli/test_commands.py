@@ -242,7 +242,7 @@ def test_an_error_of_the_library_names_flags(
     def refuse(*_: object) -> None:
         raise UsageError("`learning_rate` must be less, or use `no_balanced`, `beta` and `out`, not `anything`.")
 
-    monkeypatch.setattr("certus.cli.report.report.write", refuse)
+    monkeypatch.setattr("certus.cli.report.write_report", refuse)
     assert main(["report", str(here)]) == 2
     sentence = "certus: --learning-rate must be less, or use --no-balanced, --beta and --out, not `anything`.\n"
     assert capsys.readouterr().err == sentence
