@@ -35,8 +35,8 @@ def publish(experiment: Experiment, scale: Scale, records: Records, folder: Path
 
     The page of this experiment and those of all experiments in the folder are then made anew.
     """
-    merged = published(scale, folder).updated(records)
-    merged.write(folder)
+    published(scale, folder).updated(records).write(folder)
+    merged = Records.read(folder)  # with the digits of the CSV files
     for each in EXPERIMENTS.values():
         if each == experiment or (folder / f"{each.name}.md").is_file():
             draw_experiment(each, scale, merged, folder / f"{each.name}.png")
