@@ -20,8 +20,8 @@ import torch
 
 from certus.config import resolve
 from certus.errors import CertusError
-from certus.experiments.compare import difference_text, paired
 from certus.methods import recipe
+from certus.report.statistics import paired
 from certus.training.build import build
 from certus.training.evaluation import errors
 from certus.training.planning import complete
@@ -91,7 +91,7 @@ def main() -> None:
             values = [p[i] for p in pairs.values()]
             columns.append(f"{fmean(values):6.2f} ± {stdev(values) if len(values) > 1 else 0:5.2f}")
         tests = {s: p[1] for s, p in pairs.items()}
-        against = "" if arm == base else difference_text(paired(tests, {s: p[1] for s, p in found[base].items()}))
+        against = "" if arm == base else str(paired(tests, {s: p[1] for s, p in found[base].items()}))
         print(f"{arm:36} {'  '.join(columns)}  {len(pairs)}  {against}")
     args.out.write_text(json.dumps({"settings": common, "errors": found}, indent=1))
 

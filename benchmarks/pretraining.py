@@ -15,7 +15,7 @@ import torch
 import tyro
 
 from certus.config import resolve
-from certus.experiments.compare import difference_text, paired
+from certus.report.statistics import paired
 from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import complete
@@ -28,12 +28,12 @@ class Args:
     epochs: float = 20
 
 
-def errors(seed: int, epochs: float, place: Path) -> list[float]:
+def errors(seed: int, epochs: float, folder: Path) -> list[float]:
     """From random weights, and from RotNet."""
     common = {"seed": seed, "threads": 1}
-    train(build(complete(resolve({"method": "rotation", "validation": 0, **common}), epochs)), RunFolder(place))
+    train(build(complete(resolve({"method": "rotation", "validation": 0, **common}), epochs)), RunFolder(folder))
     found: list[float] = []
-    for init in ("", str(place)):
+    for init in ("", str(folder)):
         learning = build(complete(resolve({"method": "supervised", "init": init, **common}), epochs))
         for number in range(learning.config.steps):
             learning.advance(number)
@@ -47,7 +47,7 @@ if __name__ == "__main__":
     plain: dict[int, float] = {}
     started: dict[int, float] = {}
     for seed in range(args.seeds):
-        with tempfile.TemporaryDirectory() as place:
-            plain[seed], started[seed] = errors(seed, args.epochs, Path(place) / "rotnet")
+        with tempfile.TemporaryDirectory() as folder:
+            plain[seed], started[seed] = errors(seed, args.epochs, Path(folder) / "rotnet")
         print(f"seed {seed}: {plain[seed]:.1f} from random weights, {started[seed]:.1f} from RotNet", flush=True)
-    print(f"difference {difference_text(paired(started, plain))}, n = {args.seeds}")
+    print(f"difference {paired(started, plain)}, n = {args.seeds}")

@@ -21,8 +21,9 @@ import torch
 
 from certus.config import resolve
 from certus.errors import CertusError
-from certus.experiments.compare import difference_text, mean_std, mean_text, paired
 from certus.methods import recipe
+from certus.report.statistics import mean_std, paired
+from certus.report.text_table import spread_text
 from certus.training.build import build
 from certus.training.planning import complete
 
@@ -77,9 +78,9 @@ def main() -> None:
                 found[seed] = next(errors)
                 print(f"  seed {seed}: {found[seed]:.2f}", flush=True)
             mean, std = mean_std(list(found.values()))
-            difference = f"  {difference_text(paired(found, first))}" if first else ""
+            difference = f"  {paired(found, first)}" if first else ""
             first = first or found
-            rows.append((mean, f"{mean_text({'mean': mean, 'std': std})}  n = {args.seeds}{difference}  {point}"))
+            rows.append((mean, f"{spread_text(mean, std)}  n = {args.seeds}{difference}  {point}"))
             print(rows[-1][1], flush=True)
     if len(rows) > 1:
         print("\nbest first:", *(line for _, line in sorted(rows)), sep="\n")

@@ -1,6 +1,6 @@
 """Train your own network with any of the methods.
 
-    python examples/own_network.py        about ten seconds on 2 cores
+    python examples/own_network.py        a few seconds
 
 A network is a function that makes a torch module from inputs to logits. Certainty comes from its dropout.
 """

@@ -87,7 +87,7 @@ def own_network(dropout: float) -> nn.Module:
     return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 2))
 
 
-def test_ones_own_network() -> None:
+def test_your_own_network() -> None:
     X, y, seen = moons()
     classifier = Classifier(network=lambda: own_network(0.2), steps=100).fit(X, seen)
     assert isinstance(classifier.model_.nets[0], nn.Sequential)
@@ -96,7 +96,7 @@ def test_ones_own_network() -> None:
 
 def test_a_network_without_dropout_is_refused_where_certainty_is_measured() -> None:
     X, _, seen = moons()
-    with pytest.raises(UsageError, match="comes from dropout"):
+    with pytest.raises(UsageError, match="certainty needs dropout"):
         Classifier(network=lambda: own_network(0.0), steps=1).fit(X, seen)
     Classifier("mean-teacher", network=lambda: own_network(0.0), steps=1).fit(X, seen)
 

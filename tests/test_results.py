@@ -1,72 +1,398 @@
-"""What is published says what its runs say: no figure in results/ without a run behind it."""
+"""Every published number follows from the CSV files in results/: the tables and the prose of README.md, results/ and
+docs/, the pages of the experiments, and the settings of every run.
+
+The numbers are computed here from the CSV files by the standard library and scipy, not by the code that printed them.
+"""
 
 from __future__ import annotations
 
-import json
+import csv
 import re
+import statistics
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import scipy.stats
+import torch
 
-from certus.config import Config, resolve
-from certus.report.statistics import compared
+from certus.data.dataset import Dataset, Part
+from certus.experiments import paper
+from certus.experiments.paper import SCALES, Task
+from certus.experiments.paper.records import config_of
+from certus.training import planning
 
-RESULTS = Path(__file__).parents[1] / "results"
-TABLES = sorted(RESULTS.glob("*/*/results.json"))
-
-
-def test_something_is_published() -> None:
-    assert TABLES
-
-
-@pytest.mark.parametrize("file", TABLES, ids=lambda f: "-".join(f.parts[-3:-1]))
-def test_every_figure_is_that_of_the_runs(file: Path) -> None:
-    runs = file.parents[1] / "runs"
-    for task, table in json.loads(file.read_text())["tasks"].items():
-        for arm, row in table["arms"].items():
-            folder = arm.replace(", ", "-").replace(" ", "-")
-            found = {
-                seed: json.loads((runs / task / f"{folder}-seed{seed}" / "result.json").read_text())["test_error"]
-                for seed in map(int, row["test_error"])
-            }
-            assert {int(s): e for s, e in row["test_error"].items()} == found
-            assert {k: row[k] for k in ("mean", "std", "n", "preliminary")} == compared(found, None)
-            mark = " (preliminary)" * (row["n"] < 3)
-            mean = f"{row['mean']:.2f}" + (f" ± {row['std']:.2f}" if row["std"] is not None else "")
-            assert f"| {arm} | {mean}{mark} | {row['n']} |" in file.with_suffix(".md").read_text()
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/runs.csv"))
+PAGES = [ROOT / "README.md", RESULTS / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DATA_SETS = {"CIFAR-10": "cifar10", "SVHN": "svhn", "CIFAR-100": "cifar100"}
+METRICS = ("PV", "EV", "PE", "MI", "PR", "confidence")
+SPREAD = r"\d+\.\d+ ± \d+\.\d+"
+INTERVAL = r"[-+]?\d+\.\d+(?: points)? \[[-+]?\d+\.\d+, [-+]?\d+\.\d+\]"
 
 
-@pytest.mark.parametrize("file", sorted(RESULTS.rglob("config.toml")), ids=lambda f: "/".join(f.parts[-3:-1]))
-def test_every_run_can_be_run_again(file: Path) -> None:
-    config = resolve(Config.read(file))
-    assert config.data_dir == ""
-    assert f"-seed{config.seed}" in file.parent.name
+@cache
+def table(folder: str, name: str) -> list[dict[str, str]]:
+    path = RESULTS / folder / f"{name}.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def test_nothing_large_and_no_weights() -> None:
+@cache
+def runs(folder: str, task: str, arm: str) -> dict[int, dict[str, str]]:
+    """By seed."""
+    return {int(r["seed"]): r for r in table(folder, "runs") if (r["task"], r["arm"]) == (task, arm)}
+
+
+@cache
+def arms(folder: str) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((r["task"], r["arm"]) for r in table(folder, "runs")))
+
+
+def errors(folder: str, task: str, arm: str) -> dict[int, float]:
+    return {seed: float(row["test_error"]) for seed, row in runs(folder, task, arm).items()}
+
+
+def spread(folder: str, task: str, arm: str) -> str:
+    values = list(errors(folder, task, arm).values())
+    return f"{statistics.fmean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+@cache
+def difference(folder: str, task: str, arm: str, reference: str, other: str = "") -> str:
+    """Of an arm to a reference, which may be in another folder."""
+    mine, theirs = errors(folder, task, arm), errors(other or folder, task, reference)
+    seeds = sorted(mine.keys() & theirs.keys())
+    if not seeds or (arm == reference and not other):
+        return ""
+    pair = [mine[s] for s in seeds], [theirs[s] for s in seeds]
+    mean = statistics.fmean(a - b for a, b in zip(*pair, strict=True))
+    if len(seeds) == 1:
+        return f"{mean:+.2f}"
+    interval = scipy.stats.ttest_rel(*pair).confidence_interval(0.95)
+    return f"{mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
+
+
+def curve(folder: str, name: str, task: str, arm: str, **wanted: str) -> dict[int, float]:
+    """The mean by epoch."""
+    rows = [r for r in table(folder, name) if (r["task"], r["arm"]) == (task, arm)]
+    return {int(r["epoch"]): float(r["mean"]) for r in rows if all(r[k] == v for k, v in wanted.items())}
+
+
+def at(values: dict[int, float], epoch: float) -> float | None:
+    return values[min(values, key=lambda e: abs(e - epoch))] if values else None
+
+
+def target(folder: str, task: str, arm: str, column: str, share: float) -> str:
+    """A column of a table on targets at a share of the run, as the pages print it."""
+    last = max(curve(folder, "targets", task, arm, term="consistency", quantity="all right"), default=0)
+    if not last:
+        return "–"
+    epoch = max(1, round(share * last))
+    if column == "consistency loss":
+        return f"{at(curve(folder, 'losses', task, arm, term='consistency'), epoch):.3f}"
+    quantity = {"kept (%)": "kept", "selected right (%)": "selected right", "all right (%)": "all right"}[column]
+    return f"{at(curve(folder, 'targets', task, arm, term='consistency', quantity=quantity), epoch):.1f}"
+
+
+# --- the pages of the experiments
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A table in a Markdown file, with the last command before it."""
+
+    file: Path
+    command: str
+    heads: list[str]
+    rows: list[list[str]]
+
+    def cells(self) -> list[tuple[str, str, str]]:
+        """Row, column, text."""
+        return [(row[0], head, cell) for row in self.rows for head, cell in zip(self.heads[1:], row[1:], strict=True)]
+
+
+def plain(text: str) -> str:
+    return text.strip().strip("*").replace("−", "-").replace(" (preliminary)", "")
+
+
+COMMAND = re.compile(r"(?:certus (?:compare|paper)|make demo|(?:python )?benchmarks/\w+\.py)[^`]*")
+
+
+def tables_of(file: Path) -> list[Printed]:
+    found: list[Printed] = []
+    command, rows = "", []
+    lines = file.read_text().splitlines()
+    for i, line in enumerate([*lines, ""]):
+        if line.startswith("|"):
+            rows.append([plain(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+            continue
+        if rows:
+            found.append(Printed(file, command, rows[0], rows[2:]))
+            rows = []
+        window = " ".join(lines[i : i + 2]) if line.count("`") % 2 else line  # a command may be broken over two lines
+        for part in re.findall(r"`([^`]+)`", window) or ([line] if line.startswith(("certus ", "python ")) else []):
+            if COMMAND.match(part):
+                command = part
+    return found
+
+
+def test_results_are_published_small_and_without_weights() -> None:
+    assert {"cpu", "cpu-short", "cpu-long"} <= set(FOLDERS)
     files = [f for f in RESULTS.rglob("*") if f.is_file()]
-    assert {f.suffix for f in files} <= {".md", ".json", ".jsonl", ".toml", ".csv", ".png"}
-    assert sum(f.stat().st_size for f in files) < 20e6
+    assert {f.suffix for f in files} == {".md", ".csv", ".png"}
+    assert len(files) < 60
+    assert sum(f.stat().st_size for f in files) < 4e6
 
 
-FIGURE = re.compile(r"\d+\.\d+ ± \d+\.\d+|[-+]\d+\.\d+ \[[-+]\d+\.\d+, [-+]\d+\.\d+\]")
+def test_every_figure_is_shown_and_every_link_leads_somewhere() -> None:
+    for file in RESULTS.rglob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)", file.read_text()):
+            assert (file.parent / link).exists(), f"{file}: {link}"
+    page = (RESULTS / "README.md").read_text()
+    shown = {(RESULTS / link).resolve() for link in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page)}
+    assert shown == set(RESULTS.rglob("*.png"))
 
 
-def told(file: Path, section: str = "") -> list[tuple[str, str]]:
-    """Every mean ± std and every difference with its interval in a page's tables, with the first word of its row."""
-    text = file.read_text().replace("−", "-")
-    part = text[text.index(section) :].split("\n## ", 1)[0] if section else text
-    rows = [line for line in part.splitlines() if line.startswith("|")]
-    return [(row.split("|")[1].strip(), figure) for row in rows for figure in FIGURE.findall(row)]
+def paper_size(name: str, *_: object) -> Dataset:
+    """As large as the real one, but every image is the same."""
+    train, test = {"svhn": (73257, 26032)}.get(name, (50000, 10000))
+
+    def part(n: int) -> Part:
+        return Part(torch.zeros(1, 3, 32, 32, dtype=torch.uint8).expand(n, -1, -1, -1), torch.arange(n) % 10)
+
+    return Dataset(name, tuple(map(str, range(10))), part(train), part(test))
 
 
-@pytest.mark.parametrize(
-    ("page", "section"), [(RESULTS / "README.md", ""), (RESULTS.parent / "README.md", "## What the evidence says")]
-)
-def test_what_the_pages_tell_stands_in_the_tables(page: Path, section: str) -> None:
-    found = told(page, section)
-    assert len(found) > 10
-    lines = [line for file in TABLES for line in file.with_suffix(".md").read_text().splitlines()]
-    for name, figure in found:
-        of_arm = [line for line in lines if line.startswith(f"| {name} |")] or lines
-        assert any(figure in line for line in of_arm), f"{name}: {figure}"
+@pytest.mark.parametrize("scale", ["cpu", "cpu-short", "cpu-long"])
+def test_every_run_can_be_run_again(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`certus paper` has the arm of every row, and trains it with the settings of the row."""
+    monkeypatch.setattr(planning, "load", paper_size)
+    known: dict[tuple[str, str], tuple[Task, paper.Arm]] = {}
+    for experiment in paper.EXPERIMENTS.values():
+        known |= {(task.name, arm.name): (task, arm) for task, arm in paper.chosen(experiment, SCALES[scale])}
+    for row in table(scale, "runs"):
+        task, arm = known[row["task"], row["arm"]]
+        typed = {**row, "seed": int(row["seed"]), "steps": int(row["steps"])}
+        config = SCALES[scale].config(task, arm, typed["seed"])
+        assert replace(config_of(typed, task.data, task.labels, task.noise), device=config.device) == config
+        assert row["scale"] == scale
+        assert 0 < float(row["test_error"]) < 100
+        assert float(row["seconds"]) > 0
+    keys = [(row["task"], row["arm"], row["seed"]) for row in table(scale, "runs")]
+    assert len(set(keys)) == len(keys)
+
+
+EXPERIMENT_PAGES = sorted(RESULTS.glob("*/*.md"))
+
+
+@pytest.mark.parametrize("file", EXPERIMENT_PAGES, ids=lambda f: "-".join(f.parts[-2:]))
+def test_every_number_of_an_experiment_follows_from_the_csv_files(file: Path) -> None:
+    folder = file.parent.name
+    found = tables_of(file)
+    assert found
+    for printed in found:
+        (task,) = set(re.findall(r"[\w-]+-\d+(?:-noise\d+)?(?=[/' ])", printed.command.replace("; ", " ")))
+        errors_table = "test error (%)" in printed.heads
+        if errors_table:
+            experiment = paper.experiment(file.stem)
+            expected = [a.name for t, a in paper.chosen(experiment, SCALES[folder]) if t.name == task]
+            assert [row[0] for row in printed.rows] == [a for a in expected if (task, a) in arms(folder)]
+        for row in printed.rows:
+            values = dict(zip(printed.heads, row, strict=True))
+            check_experiment_row(folder, task, values)
+
+
+def check_experiment_row(folder: str, task: str, values: dict[str, str]) -> None:
+    arm = values.get("method", "ft-ccl")
+    if "uncertainty" in values:
+        images, name = values["images"].split(" (")[0], values["uncertainty"].lower()
+        (row,) = [
+            r
+            for r in table(folder, "certainty")
+            if (r["task"], r["arm"], r["images"], r["uncertainty"]) == (task, arm, images, name)
+        ]
+        assert values["images"] == f"{images} ({int(row['count']):,})"
+        for column, key in (("rank correlation with accuracy", "rank_correlation"),):
+            assert values[column] == f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}"
+        assert values["AUROC of finding wrong answers"] == f"{float(row['auroc']):.3f} ± {float(row['auroc_std']):.3f}"
+        assert values["n"] == row["n"]
+        return
+    assert values["n"] == str(len(runs(folder, task, arm)))
+    if "epoch" in values:
+        last = max(curve(folder, "targets", task, arm, term="consistency", quantity="all right"))
+        for column in ("kept (%)", "selected right (%)", "all right (%)", "consistency loss"):
+            assert values[column] == target(folder, task, arm, column, int(values["epoch"]) / last), (arm, column)
+        return
+    assert values["test error (%)"] == spread(folder, task, arm)
+    for head, cell in values.items():
+        if head.startswith("difference to "):
+            assert cell == difference(folder, task, arm, head.removeprefix("difference to ")), (arm, head)
+
+
+# --- README.md, results/README.md and docs/
+
+
+def origin(command: str) -> tuple[str, str]:
+    """The folder of results/ that a command has made, and its task, if it has one; empty for other commands."""
+    if command.startswith("make demo"):
+        return "demo", "digits-20"
+    if command.startswith("certus compare --methods all --data digits --labels 20"):
+        return "digits", "digits-20"
+    scale = re.search(r"--scale (\S+)", command)
+    if not command.startswith("certus paper") or not scale or scale[1] not in FOLDERS:
+        return "", ""
+    only = re.search(r"--only '([^']+)'", command)
+    tasks = only[1].split("; ") if only else []
+    return scale[1], tasks[0] if len(tasks) == 1 else ""
+
+
+def expected_cell(folder: str, task: str, arm: str, head: str) -> str | None:
+    """What a column of a table must print for an arm; None for a column that has no rule."""
+    if head in ("test error (%)", ""):
+        return spread(folder, task, arm)
+    if head == "validation error (%)":
+        return f"{statistics.fmean(float(r['validation_error']) for r in runs(folder, task, arm).values()):.1f}"
+    if head == "n":
+        return str(len(runs(folder, task, arm)))
+    if head.startswith("difference to "):
+        return difference(folder, task, arm, head.removeprefix("difference to "))
+    if head in ("kept (%)", "selected right (%)", "all right (%)", "consistency loss"):
+        return target(folder, task, arm, head, 0.5)
+    if head in ("loss on labels at the end", "consistency loss at the end"):
+        term = "supervised" if "labels" in head else "consistency"
+        values = curve(folder, "losses", task, arm, term=term)
+        return f"{values[max(values)]:.2f}" if values else "–"
+    if head == "ECE (%)":
+        rows = [r for r in table(folder, "reliability") if (r["task"], r["arm"]) == (task, arm)]
+        return f"{float(rows[0]['ece']):.1f}" if rows else "–"
+    return None
+
+
+def check_table(printed: Printed) -> int:
+    """Compare every cell with the CSV files; the number of cells that hold an error or a difference."""
+    folder, only = origin(printed.command)
+    checked = 0
+    for row in printed.rows:
+        name = row[0]
+        if name in DATA_SETS:  # a row of AUROCs
+            for metric in METRICS:
+                (found,) = [
+                    r
+                    for r in table(folder, "certainty")
+                    if (r["task"], r["images"], r["uncertainty"])
+                    == (f"{DATA_SETS[name]}-1000", "unlabelled", metric.lower())
+                ]
+                cell = row[printed.heads.index(metric)]
+                assert cell == f"{float(found['auroc']):.3f} ± {float(found['auroc_std']):.3f}"
+                checked += 1
+            continue
+        task = only
+        for head, cell in zip(printed.heads[1:], row[1:], strict=True):
+            data, _, rest = head.partition(": ") if head.split(":")[0] in DATA_SETS else ("", "", head)
+            if data:
+                task = only or f"{DATA_SETS[data]}-1000"
+            assert task, f"{printed.file}: which task is the column {head!r}?"
+            if rest in ("time ×", "memory ×"):  # of the machine, not of the runs
+                continue
+            expected = expected_cell(folder, task, name, rest)
+            assert expected is not None, f"{printed.file}: there is no rule for the column {head!r}"
+            assert cell == expected, f"{printed.file}: {name}, {head}: {cell!r}, but the runs say {expected!r}"
+            checked += bool(re.search(f"{SPREAD}|{INTERVAL}", cell))
+    return checked
+
+
+def has_results(printed: Printed) -> bool:
+    text = " ".join(cell for row in printed.rows for cell in row)
+    return bool(re.search(f"{SPREAD}|{INTERVAL}", text))
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda f: str(f.relative_to(ROOT)))
+def test_every_number_in_the_tables_follows_from_the_csv_files(file: Path) -> None:
+    """A table belongs to the last command before it. Tables of benchmarks/ have no CSV files."""
+    checked = 0
+    for printed in tables_of(file):
+        if origin(printed.command)[0]:
+            checked += check_table(printed)
+        else:
+            assert not has_results(printed) or "benchmarks/" in printed.command, f"{file}: {printed.heads}"
+    least = {"README.md": 10, "results/README.md": 190, "docs/methods.md": 40, "docs/digits.md": 5}
+    assert checked >= least.get(str(file.relative_to(ROOT)), 0)
+
+
+@cache
+def every_spread() -> set[str]:
+    found = {spread(folder, task, arm) for folder in FOLDERS for task, arm in arms(folder)}
+    for row in (row for folder in FOLDERS for row in table(folder, "certainty")):
+        found.add(f"{float(row['auroc']):.3f} ± {float(row['auroc_std']):.3f}")
+    return found
+
+
+@cache
+def every_difference() -> set[str]:
+    """Of any two arms of a task, and of an arm to the same arm at another scale; signs apart, in either direction."""
+    found = set()
+    for folder in FOLDERS:
+        for task, arm in arms(folder):
+            found |= {difference(folder, task, arm, other) for t, other in arms(folder) if t == task}
+            found |= {difference(folder, task, arm, arm, o) for o in FOLDERS if o != folder and (task, arm) in arms(o)}
+    return {unsigned(text) for text in found}
+
+
+def unsigned(text: str) -> str:
+    """`-1.25 [-2.54, +0.04]` and `1.25 [-0.04, 2.54]` are one difference, seen from either side."""
+    mean, *interval = [float(v) for v in re.findall(r"[-+]?\d+\.\d+", text)] or [0.0]
+    if mean < 0 or (mean == 0 and interval and sum(interval) < 0):
+        mean, interval = -mean, sorted(-v for v in interval)
+    return f"{abs(mean):.2f} {[f'{v + 0.0:.2f}'.replace('-0.00', '0.00') for v in interval]}"
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda f: str(f.relative_to(ROOT)))
+def test_every_result_in_the_prose_follows_from_the_csv_files(file: Path) -> None:
+    """Except in paragraphs on benchmarks/, which have no CSV files."""
+    for paragraph in file.read_text().split("\n\n"):
+        lines = [line for line in paragraph.splitlines() if not line.startswith("|")]
+        text = re.sub(r"\s+", " ", " ".join(lines)).replace("−", "-").replace("*", "")
+        if "benchmarks/" in text:
+            continue
+        for found in re.findall(SPREAD, text):
+            assert found in every_spread(), found
+        for found in re.findall(INTERVAL, text):
+            assert unsigned(found) in every_difference(), found
+
+
+def test_the_findings_come_first_each_with_its_numbers_n_and_command() -> None:
+    text = (RESULTS / "README.md").read_text()
+    head = text[: text.index("\n## ")]
+    bullets = [re.sub(r"\s+", " ", b) for b in re.split(r"\n- ", head)[1:]]
+    assert len(bullets) == 5
+    for bullet in bullets:
+        assert re.search(r"\d\.\d", bullet)
+        assert re.search(r"n = \d", bullet)
+        assert re.search(r"`certus paper \w+ --scale [\w-]+`", bullet)
+
+
+def test_the_number_of_intervals_is_the_one_that_the_page_warns_of() -> None:
+    count = sum(len(re.findall(INTERVAL, file.read_text().replace("−", "-"))) for file in EXPERIMENT_PAGES)
+    assert f"The pages in this folder print {count} of them" in re.sub(r"\s+", " ", (RESULTS / "README.md").read_text())
+
+
+def test_a_wrong_number_is_found() -> None:
+    """The checks above can fail: each catches a number that is changed by one in its last digit."""
+    (first, *_) = [t for t in tables_of(RESULTS / "README.md") if "--scale cpu " in f"{t.command} "]
+    checks: list[tuple[int, Any]] = [(1, "36.46 ± 0.73"), (2, "37.1"), (4, "+3.43 [+2.47, +4.39]"), (6, "4")]
+    for column, wrong in checks:
+        row = list(first.rows[0])
+        assert check_table(replace(first, rows=[row])) > 0
+        row[column] = wrong
+        with pytest.raises(AssertionError, match="but the runs say"):
+            check_table(replace(first, rows=[row]))
+    assert unsigned("-1.25 [-2.54, +0.04]") == unsigned("1.25 points [-0.04, 2.54]")
+    assert unsigned("-1.25 [-2.54, +0.04]") != unsigned("-1.25 [-2.54, +0.05]")
+    assert unsigned("1.38 [0.18, 2.58]") in every_difference()
+    assert unsigned("1.38 [0.18, 2.59]") not in every_difference()

@@ -98,6 +98,15 @@ def test_settings_in_backticks_become_flags(text: str, expected: str) -> None:
     assert with_flags(text, {"label_noise", "seeds", "epochs", "flip"}) == expected
 
 
+def test_a_plug_in_cannot_take_the_flag_of_a_setting() -> None:
+    @dataclass(frozen=True)
+    class Clash:
+        settings: Mapping[str, Any] = many([Flag("width", int, "")])
+        method_options: Mapping[str, Any] = many([Flag("width", float, ""), Flag("beta", float, "")])
+
+    assert parse("example", Clash, ["--width", "3", "--beta", "1"]) == Clash({"width": 3}, {"beta": 1.0})
+
+
 def test_positional_arguments_are_not_flags() -> None:
     assert flag_names(Options) == {"label_noise", "flip", "epochs", "seeds", "json"}
 

@@ -138,7 +138,7 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> 
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "every run is saved. Continue with: certus compare" in err
+    assert "every run is saved. Go on with: certus compare" in err
     stopped = RunFolder(tmp_path / "out" / "mean-teacher-seed0")
     assert not stopped.finished()
     assert list(stopped.checkpoints.iterdir())

@@ -1,90 +1,33 @@
-"""The paper's experiments: what they train, that they go on where they were, and the tables beside the paper's."""
+"""The paper's experiments: what they train, how they continue, their tables, and what they publish."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from certus.cli import main as cli
 from certus.config import Config
-from certus.data.dataset import Dataset, Part
 from certus.errors import CertusError, UsageError
 from certus.experiments import paper
-from certus.experiments.compare import paired
 from certus.experiments.paper import Arm, Experiment, Scale, Task, scales, tables
 from certus.experiments.paper.experiments import SAME_MINUTES, SUPERVISED
 from certus.experiments.paper.printed import ARMS, TABLE1
+from certus.experiments.paper.records import COLUMNS, Records
 from certus.experiments.paper.scales import CPU, CPU_LONG, CPU_SHORT, FULL, SCALES
 from certus.report.runs import RunRecord
+from certus.report.statistics import paired
 from certus.training.run_folder import RunFolder
-
-TINY = Scale(
-    "cpu",
-    seeds=2,
-    settings={
-        "network": "cnn13",
-        "width": 2,
-        "labelled_batch": 10,
-        "unlabelled_batch": 20,
-        "unlabelled": 200,
-        "validation": 100,
-        "steps": 30,
-    },
-    pretraining=0.5,
-)
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """CIFAR-10 in its official format, but 4,400 training images and 300 of test; a class is a shade of grey."""
-    home = tmp_path_factory.mktemp("data")
-    folder = home / "cifar-10-batches-bin"
-    folder.mkdir()
-    random = np.random.default_rng(0)
-
-    def write(name: str, n: int) -> None:
-        labels = np.arange(n) % 10
-        images = random.normal(25 * labels[:, None] + 12, 8, (n, 3 * 32 * 32)).clip(0, 255).astype(np.uint8)
-        (folder / name).write_bytes(np.concatenate([labels[:, None].astype(np.uint8), images], 1).tobytes())
-
-    for i in range(1, 6):
-        write(f"data_batch_{i}.bin", 880)
-    write("test_batch.bin", 300)
-    (folder / "batches.meta.txt").write_text("\n".join(f"shade {c}" for c in range(10)) + "\n")
-    return home
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(scales.SCALES, "cpu", TINY)
 
 
 def ask(*words: object) -> int:
     return cli.run(["paper", *map(str, words)])
-
-
-def paper_size(name: str, *_: object) -> Dataset:
-    """As large as the real one, but every image is the same."""
-    train, test = {"svhn": (73257, 26032)}.get(name, (50000, 10000))
-    classes = 100 if name == "cifar100" else 10
-
-    def part(n: int) -> Part:
-        return Part(torch.zeros(1, 3, 32, 32, dtype=torch.uint8).expand(n, -1, -1, -1), torch.arange(n) % classes)
-
-    return Dataset(name, tuple(f"class {c}" for c in range(classes)), part(train), part(test))
-
-
-@pytest.fixture
-def real_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scales, "load", paper_size)
 
 
 def every_cell(scale: Scale) -> list[tuple[Experiment, Task, Arm]]:
@@ -158,10 +101,10 @@ def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
     short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU_SHORT, CPU_LONG))
     assert replace(long, steps=short.steps) == short
     assert long.steps == 4 * short.steps
-    words = paper.in_words(CPU_LONG, long)
-    assert words.startswith("Scale cpu-long")
-    assert "chosen on validation labels with 1,000 labels and 2,000 steps" in words
-    assert paper.task_in_words(CPU_LONG, [long], [5]) == "8,000 steps, 1,000 images kept for validation, 5 seeds."
+    text = paper.describe_scale(CPU_LONG, long)
+    assert text.startswith("Scale cpu-long")
+    assert "chosen on validation labels with 1,000 labels and 2,000 steps" in text
+    assert paper.describe_task(CPU_LONG, [long], [5]) == "8,000 steps, 1,000 images kept for validation, 5 seeds."
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -172,8 +115,8 @@ def test_a_task_may_need_its_own_weight_decay_and_a_method_there_its_own_weight(
     assert replace(long, steps=short.steps, weight_decay=short.weight_decay, options=short.options) == short
     assert {**long.options, "weight": short.options["weight"]} == short.options
     assert CPU_LONG.config(task, Arm("filtering-ccl"), 0).options["weight"] == short.options["weight"]
-    said = paper.task_in_words(CPU_LONG, [long], [3])
-    assert said.startswith("8,000 steps, weight decay 0.002 instead of 0.0002, λ = 2 for mean-teacher, 1,000 images")
+    text = paper.describe_task(CPU_LONG, [long], [3])
+    assert text.startswith("8,000 steps, weight decay 0.002 instead of 0.0002, λ = 2 for mean-teacher, 1,000 images")
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -182,7 +125,7 @@ def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
     by_labels = sorted((config.labels, config.steps) for config in configs)
     assert all(fewer[1] < more[1] for fewer, more in pairwise(by_labels) if fewer[0] < more[0])
     noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
-    assert paper.task_in_words(CPU, [noisy], [3]).startswith("6,000 steps, 1,000 images")
+    assert paper.describe_task(CPU, [noisy], [3]).startswith("6,000 steps, 1,000 images")
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -191,8 +134,8 @@ def test_what_a_task_needs_otherwise_is_for_all_of_its_arms_and_for_no_other() -
         own, short = (scale.config(task, replace(arm, rotnet=False), 0) for scale in (CPU, CPU_SHORT))
         longer = {"steps": 5000 if not arm.same_minutes else 12_500, "weight_decay": 0.002}
         assert own == (replace(short, **longer) if task.labels == 1000 else short), (task.name, arm.name)
-        told = ", weight decay 0.002 instead of 0.0002" in paper.task_in_words(CPU, [own], [3])
-        assert told == (task.labels == 1000)
+        described = ", weight decay 0.002 instead of 0.0002" in paper.describe_task(CPU, [own], [3])
+        assert described == (task.labels == 1000)
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -201,8 +144,8 @@ def test_supervised_learning_also_has_the_minutes_of_the_others(tmp_path: Path) 
     plain, longer = (CPU_SHORT.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
     assert longer == replace(plain, steps=5000)
     both = "2,000 steps (supervised learning for the same minutes: 5,000), 1,000 images"
-    assert paper.task_in_words(CPU_SHORT, [plain, longer], [3]).startswith(both)
-    assert "same minutes" not in paper.task_in_words(CPU_SHORT, [plain], [3])
+    assert paper.describe_task(CPU_SHORT, [plain, longer], [3]).startswith(both)
+    assert "same minutes" not in paper.describe_task(CPU_SHORT, [plain], [3])
     for scale, arms in ((CPU, 2), (FULL, 1)):  # in full it is not known how many: the arm is supervised learning itself
         chosen = paper.chosen(paper.experiment("table1"), scale, "svhn-1000/supervised;svhn-1000/supervised, same*")
         assert len(paper.cells(chosen, scale, 1, tmp_path, "")) == arms
@@ -221,10 +164,10 @@ def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> 
     assert ft.printed(Task("cifar10", 1000)) == (13.68, 0.38)
 
 
-def test_starts_are_trained_once_for_each_data_set_and_seed(files: Path, tmp_path: Path) -> None:
-    scale = replace(TINY, rotnet=True)
+def test_pretraining_is_done_once_for_each_data_set_and_seed(tiny: Scale, files: Path, tmp_path: Path) -> None:
+    scale = replace(tiny, rotnet=True)
     chosen = paper.chosen(paper.experiment("table1"), scale, "cifar10-1000/filtering-ccl;cifar10-1000/supervised*")
-    before = paper.starts(chosen, scale, 2, tmp_path, str(files))
+    before = paper.pretraining_cells(chosen, scale, 2, tmp_path, str(files))
     assert [(c.config.method, c.config.seed) for c in before] == [("rotation", 0), ("rotation", 1)]
     assert before[0].config.steps > 1
     for cell in paper.cells(chosen, scale, 2, tmp_path, str(files)):
@@ -242,7 +185,7 @@ def test_only_takes_the_cells_that_fit() -> None:
         ("svhn-1000", "mean-teacher"),
     ]
     assert table.cells("svhn-1000/ft-ccl-2-teachers") == table.cells("svhn-1000/ft-ccl, 2 teachers")
-    with pytest.raises(UsageError, match="No cell of table1 fits --only 'svhn-250'"):
+    with pytest.raises(UsageError, match="No run of table1 fits `only` 'svhn-250'"):
         table.cells("svhn-*;svhn-250")
 
 
@@ -255,7 +198,7 @@ def test_an_arm_that_is_another_at_this_scale_is_run_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("real_sizes")
-def test_a_run_that_two_experiments_need_lies_in_one_place(tmp_path: Path) -> None:
+def test_a_run_that_two_experiments_need_has_one_folder(tmp_path: Path) -> None:
     def ft(name: str) -> tuple[Config, Path]:
         chosen = paper.chosen(paper.experiment(name), CPU, "cifar10-1000/ft-ccl")
         (cell,) = paper.cells(chosen, CPU, 1, tmp_path, "")
@@ -265,16 +208,14 @@ def test_a_run_that_two_experiments_need_lies_in_one_place(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("tiny")
-def test_selection_end_to_end_then_again_and_published(
-    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, public = tmp_path / "runs", tmp_path / "results"
+def test_selection_end_to_end_and_again(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "runs"
     only = ("--only", "cifar10-1000/ft-ccl;cifar10-1000/ft-ccl, random ranks", "--data-dir", files, "--out", out)
     assert ask("selection", *only) == 0
-    said = capsys.readouterr()
-    assert "14.14 ± 0.46" in said.out
-    assert "width 2 instead of 128" in said.out.replace("\n", " ")
-    assert "preliminary" in said.out  # two seeds
+    printed = capsys.readouterr().out
+    assert "14.14 ± 0.46" in printed
+    assert "width 2 instead of 128" in printed.replace("\n", " ")
+    assert "preliminary" in printed  # two seeds
     folder = RunFolder(out / "cifar10-1000" / "ft-ccl-seed1")
     table = json.loads((out / "selection" / "results.json").read_text())
     errors = table["tasks"]["cifar10-1000"]["arms"]["ft-ccl"]["test_error"]
@@ -293,32 +234,24 @@ def test_selection_end_to_end_then_again_and_published(
     written = folder.result.stat().st_mtime_ns
     (out / "cifar10-1000" / "ft-ccl-random-ranks-seed0" / "result.json").unlink()  # as if it had been stopped
     assert ask("selection", *only, "--finished", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [v["n"] for v in found["tasks"]["cifar10-1000"]["arms"].values()] == [2, 1]
-    assert found["tasks"]["cifar10-1000"]["command"].endswith("--seeds 2 --finished")
-    assert "1 to 2 seeds instead of 5" in found["tasks"]["cifar10-1000"]["words"]
+    found = json.loads(capsys.readouterr().out)["tasks"]["cifar10-1000"]
+    assert [v["n"] for v in found["arms"].values()] == [2, 1]
+    assert "1 to 2 seeds instead of 5" in found["description"]
+    names = "cifar10-1000/ft-ccl; cifar10-1000/ft-ccl, random ranks"
+    assert found["command"] == f"certus paper selection --scale cpu --only '{names}' --seeds 2"
     config = folder.config.read_text()
     folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
     with pytest.raises(UsageError, match="already holds a run with other settings"):
         ask("selection", *only, "--finished")
     folder.config.write_text(config)
-    assert ask("selection", *only, "--publish", public) == 0
-    said = capsys.readouterr()
-    assert "width 2" in said.out
+    assert ask("selection", *only) == 0
+    assert "width 2" in capsys.readouterr().out
     assert folder.result.stat().st_mtime_ns == written
     assert json.loads((out / "selection" / "results.json").read_text()) == table
-    texts = [p.read_text() for p in public.rglob("*") if p.suffix in (".toml", ".json", ".jsonl", ".md")]
-    assert len(texts) == 4 * 4 + 2
-    assert not [t for t in texts if str(tmp_path) in t or str(files) in t]  # no place of a machine
-    pictures = sorted(p.relative_to(public) for p in public.rglob("*.png"))
-    assert Path("selection/cifar10-1000/ft-ccl-consistency-targets.png") in pictures
-    assert not [p for p in pictures if "confusion" in p.name]
-    assert not list(public.rglob("*.safetensors"))
-    assert cli.run(["report", str(public / "runs" / "cifar10-1000"), "--out", str(tmp_path / "r.html")]) == 0
 
 
 @pytest.mark.usefixtures("tiny")
-def test_uncertainty_asks_the_unlabelled_images_too(
+def test_uncertainty_is_measured_on_the_unlabelled_images_too(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "runs"
@@ -330,63 +263,34 @@ def test_uncertainty_asks_the_unlabelled_images_too(
 
 
 @pytest.mark.usefixtures("tiny")
-def test_noise_has_the_wrong_labels_that_it_tells(files: Path, tmp_path: Path) -> None:
+def test_the_noise_experiment_has_as_many_wrong_labels_as_it_says(files: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     assert ask("noise", "--only", "*-noise50/supervised", "--data-dir", files, "--out", out, "--seeds", 1) == 0
     wrong = json.loads((out / "cifar10-4000-noise50" / "supervised-seed0" / "split.json").read_text())["wrong labels"]
     assert 1600 < len(wrong) < 2000  # half of 4,000 drawn anew, of which a tenth is right by chance
 
 
-def test_the_words_are_about_what_is_finished(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_description_is_of_the_finished_runs(
+    tiny: Scale, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(scales.SCALES, "cpu", replace(TINY, same_minutes=2.0))
+    monkeypatch.setitem(scales.SCALES, "cpu", replace(tiny, same_minutes=2.0))
     words = ("--data-dir", files, "--out", tmp_path, "--seeds", 1)
 
-    def said(*more: str) -> str:
+    def printed(*more: str) -> str:
         assert ask("table1", *words, *more) == 0
         return capsys.readouterr().out
 
-    said("--only", "cifar10-1000/supervised")
-    assert "same minutes" not in said("--only", "cifar10-1000", "--finished")
-    said("--only", "cifar10-1000/supervised, same minutes")
+    printed("--only", "cifar10-1000/supervised")
+    assert "same minutes" not in printed("--only", "cifar10-1000", "--finished")
+    printed("--only", "cifar10-1000/supervised, same minutes")
     both = "cifar10-1000: 30 steps (supervised learning for the same minutes: 60), 100 images kept for validation"
-    assert both in said("--only", "cifar10-1000", "--finished")
+    assert both in printed("--only", "cifar10-1000", "--finished")
     steps = [json.loads(f.read_text())["steps"] for f in sorted(tmp_path.glob("cifar10-1000/*/result.json"))]
     assert steps == [60, 30]
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_task_is_published_beside_those_that_are_there(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    public = tmp_path / "results"
-    words = ("--data-dir", files, "--seeds", 1, "--publish", public)
-    pages, table = [], {}
-    for out, only in (("here", "*-noise30/supervised"), ("there", "*-noise20/supervised"), ("there", "*-noise30/ft*")):
-        assert ask("noise", *words, "--out", tmp_path / out, "--only", only) == 0
-        pages.append((public / "noise" / "results.md").read_text())
-        table = json.loads((public / "noise" / "results.json").read_text())
-    assert list(table["tasks"]) == ["cifar10-4000-noise20", "cifar10-4000-noise30"]
-    assert [list(task["arms"]) for task in table["tasks"].values()] == [["supervised"], ["ft-ccl"]]
-    assert "--only '*-noise20/supervised'" in table["tasks"]["cifar10-4000-noise20"]["command"]
-    assert [page.count("## cifar10-4000-noise") for page in pages] == [1, 2, 2]
-    own = pages[0][pages[0].index("## cifar10-4000-noise30") :]
-    assert own in pages[1]  # as it was
-    assert own not in pages[2]  # that task again: anew
-
-    monkeypatch.setitem(scales.SCALES, "cpu-short", replace(TINY, name="cpu-short"))
-    with pytest.raises(UsageError, match="holds tables of scale cpu, and these are of scale cpu-short"):
-        ask("noise", *words, "--scale", "cpu-short", "--out", tmp_path / "short", "--only", "*-noise30/supervised")
-    assert (public / "noise" / "results.md").read_text() == pages[2]
-    for content in ("{", "[]", '{"tasks": {}}'):
-        (public / "noise" / "results.json").write_text(content)
-        with pytest.raises(UsageError, match="is no table that certus paper can add to"):
-            ask("noise", *words, "--out", tmp_path / "here", "--only", "*-noise30/supervised")
-
-
-@pytest.mark.usefixtures("tiny")
-def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Path) -> None:
+def test_an_arm_from_rotnet_is_trained_after_its_pretraining(files: Path, tmp_path: Path) -> None:
     words = ("--only", "cifar10-1000/supervised*", "--data-dir", files, "--out", tmp_path, "--seeds", 1)
     assert ask("table1", *words) == 0
     start = RunFolder(tmp_path / "cifar10-rotnet" / "rotation-seed0")
@@ -400,7 +304,7 @@ def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Pa
 
 @pytest.mark.usefixtures("real_sizes")
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "text"),
     [
         ((3, 3), ", 3 seeds instead of 5."),
         ((5, 3, 4), ", 3 to 5 seeds instead of 5."),
@@ -408,9 +312,9 @@ def test_an_arm_from_rotnet_is_trained_after_its_start(files: Path, tmp_path: Pa
         ((5, 5), ", 5 seeds."),
     ],
 )
-def test_fewer_seeds_than_the_paper_s_are_told(counts: tuple[int, ...], said: str) -> None:
+def test_the_description_says_that_there_are_fewer_seeds_than_in_the_paper(counts: tuple[int, ...], text: str) -> None:
     config = FULL.config(Task("svhn", 1000), Arm("supervised"), 0)
-    assert paper.task_in_words(FULL, [config], counts) == f"210 epochs, 1,000 images kept for validation{said}"
+    assert paper.describe_task(FULL, [config], counts) == f"210 epochs, 1,000 images kept for validation{text}"
 
 
 @pytest.mark.usefixtures("tiny")
@@ -432,43 +336,61 @@ def test_listing_runs_nothing(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("table2",), "experiment"),
         (("table1", "--scale", "huge"), "scale"),
-        (("noise", "--seeds", "0"), "--seeds must be at least 1"),
-        (("noise", "--workers", "0"), "--workers must be at least 1"),
+        (("noise", "--seeds", "0"), "`seeds` must be at least 1"),
+        (("noise", "--workers", "0"), "`workers` must be at least 1"),
         (("noise", "--data-dir", "/nonexistent"), "nonexistent"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -> None:
-    with pytest.raises(CertusError, match=said):
+def test_what_makes_no_sense_is_refused_in_a_sentence(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(CertusError, match=message):
         ask(*words)
 
 
-def test_a_task_s_table_is_what_the_results_say() -> None:
-    noise, task = paper.experiment("noise"), Task("cifar10", 4000)
-    arms = [Arm("supervised"), Arm("mean-teacher"), Arm("ft-ccl")]
-    errors = {"supervised": {0: 40.0, 1: 42.0, 2: 41.0}, "mean-teacher": {0: 30.0, 1: 33.0}, "ft-ccl": {}}
-
-    cells = [
-        SimpleNamespace(name=f"{arm}{seed}", arm=arm, config=SimpleNamespace(seed=seed))
-        for arm in errors
-        for seed in range(3)
-    ]
-    results = {
-        f"{arm}{s}": {"test_error": e, "seconds": 10.0} for arm, found in errors.items() for s, e in found.items()
+def run_row(task: str, arm: str, seed: int, error: float) -> dict[str, Any]:
+    return {
+        "task": task,
+        "arm": arm,
+        "method": arm.split(",")[0],
+        "seed": seed,
+        "steps": 100,
+        "settings": "width=2",
+        "test_error": error,
+        "validation_error": error + 1,
+        "seconds": 10.0,
+        "scale": "cpu",
+        "version": "0.1.0",
     }
-    table = tables.task_table(noise, task, arms, cells, results)["arms"]  # type: ignore[arg-type]
+
+
+def test_a_task_s_table_follows_from_its_runs() -> None:
+    noise, task = paper.experiment("noise"), Task("cifar10", 4000, 0.5)
+    errors = {"supervised": {0: 40.0, 1: 42.0, 2: 41.0}, "mean-teacher": {0: 30.0, 1: 33.0}, "ft-ccl": {}}
+    rows = [run_row(task.name, arm, seed, e) for arm, found in errors.items() for seed, e in found.items()]
+    records = Records({name: rows if name == "runs" else [] for name in COLUMNS})
+    ((found_task, arms),) = tables.tasks_of(noise, CPU, records).items()
+    assert found_task == task
+    assert [arm.name for arm in arms] == ["supervised", "mean-teacher"]  # ft-ccl has no finished run
+    table = tables.arms_summary(noise, task, arms, records)
     assert (table["supervised"]["mean"], table["supervised"]["std"], table["supervised"]["n"]) == (41.0, 1.0, 3)
-    assert table["mean-teacher"]["differences"]["supervised"]["difference"] == paired(
-        errors["mean-teacher"], errors["supervised"]
+    difference = paired(errors["mean-teacher"], errors["supervised"])
+    assert table["mean-teacher"]["differences"] == {"supervised": asdict(difference)}
+    text = tables.errors_table(noise, task, arms, records)
+    assert text.heads == (
+        *("method", "test error (%)", "n", "difference to supervised", "difference to mean-teacher", "the paper's"),
     )
-    assert "ft-ccl" not in table  # none of its runs is finished
-    assert table["mean-teacher"]["printed"] == (12.31, 0.28)
-    heads, rows = tables.rows_of({"arms": table}, noise.references)
-    assert [row[0] for row in rows] == ["supervised", "mean-teacher"]
-    assert rows[0][1] == "41.00 ± 1.00"
-    assert rows[1][1] == "31.50 ± 2.12 (preliminary)"
-    assert rows[1][heads.index("difference to supervised")].startswith("-9.50 [")
-    assert rows[1][-1] == "12.31 ± 0.28"
+    assert [row[:3] for row in text.rows] == [
+        ("supervised", "41.00 ± 1.00", "3"),
+        ("mean-teacher", "31.50 ± 2.12", "2 (preliminary)"),
+    ]
+    assert text.rows[1][3].startswith("−9.50 [")
+    assert [row[-1] for row in text.rows] == ["–", "–"]  # the paper prints no errors under label noise
+    clean = tables.errors_table(paper.experiment("table1"), task.clean, arms, renamed(records, task.clean.name))
+    assert [row[-1] for row in clean.rows] == ["20.66 ± 0.57", "12.31 ± 0.28"]
+
+
+def renamed(records: Records, task: str) -> Records:
+    return Records({name: [{**row, "task": task} for row in rows] for name, rows in records.tables.items()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -187,4 +188,4 @@ def test_the_command_line_knows_a_plug_in(install: Install, tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "\noutside: the labelled images alone" in done.stdout
+    assert re.search(r"^others\n  outside +the labelled images alone", done.stdout, re.MULTILINE)

@@ -83,12 +83,12 @@ def flag_names(options: type) -> set[str]:
 
 
 def parser_type(options: type) -> type:
-    """What tyro parses: all flags side by side, each None if it is not given."""
-    found: list[tuple[str, Any, Any]] = []
+    """What tyro parses: all flags side by side, each None if it is not given. Of two with one name, the first."""
+    found: dict[str, Any] = {}
     for f in flags_of(options):
         kind = f.kind | None
-        found.append((f.name, Annotated[kind, Positional] if f.metavar else kind, field(default=None)))
-    return make_dataclass("Flags", found)
+        found.setdefault(f.name, Annotated[kind, Positional] if f.metavar else kind)
+    return make_dataclass("Flags", [(name, kind, field(default=None)) for name, kind in found.items()])
 
 
 def parse(command: str, options: type[Options], words: Sequence[str]) -> Options:
@@ -102,9 +102,9 @@ def parse(command: str, options: type[Options], words: Sequence[str]) -> Options
     values: dict[str, Any] = {}
     for f in fields(options):  # type: ignore[arg-type]
         if "flags" in f.metadata:
-            values[f.name] = {flag.name: given[flag.name] for flag in f.metadata["flags"] if flag.name in given}
+            values[f.name] = {flag.name: given.pop(flag.name) for flag in f.metadata["flags"] if flag.name in given}
         elif f.name in given:
-            values[f.name] = given[f.name]
+            values[f.name] = given.pop(f.name)
     return options(**values)
 
 
@@ -129,7 +129,8 @@ def refusal(command: str, flags: Sequence[Flag], words: Sequence[str]) -> UsageE
                     return UsageError(f"{name} needs a value.")
                 value = rest.pop(0)
             try:
-                found.kind(value)
+                if found.kind in KINDS:
+                    found.kind(value)
             except ValueError:
                 return UsageError(f"{name} must be {KINDS[found.kind]}, but is {value!r}.")
     return UsageError(f"certus {command} does not understand {loose[-1] if loose else ' '.join(words)!r}.")

@@ -22,7 +22,7 @@ from certus.experiments import paper
 from certus.experiments.cells import Cell, check_folder
 from certus.experiments.compare import cores
 from certus.experiments.paper import tables
-from certus.experiments.paper.publishing import publish
+from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
 from certus.report.report import write_report
@@ -53,7 +53,8 @@ class Options:
     workers: int | None = flag("runs trained at the same time", None, "one per core; with a GPU one")
     out: Path | None = flag("the folder of the runs", None, "runs/paper-SCALE")
     publish: Path | None = flag(
-        "also copy settings, metrics, results, tables and figures into this folder, but no weights"
+        "also write small files for others into this folder, or add to those there: settings and results of every run "
+        "as CSV, tables, one figure"
     )
     finished: bool = flag("train nothing: make tables and figures of the finished runs", False)
     list: bool = flag("print the names of the cells and run nothing", False)
@@ -77,6 +78,8 @@ def run(options: Options) -> int:
             raise UsageError(f"`{name}` must be at least 1, but is {number}.")
     out = options.out or Path("runs") / f"paper-{scale.name}"
     workers = options.workers or (1 if torch.cuda.is_available() else cores())
+    if options.publish is not None:
+        published(scale, options.publish)  # refuses a folder that cannot be added to before anything is trained
     cells = paper.cells(chosen, scale, seeds, out, options.data_dir)
     how = "only those that are finished" if options.finished else f"{workers} at a time"
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)

@@ -48,10 +48,6 @@ class Recipe:
         return options
 
 
-def flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def shown(value: Any) -> str:
     """An option's value as text."""
     if isinstance(value, bool):

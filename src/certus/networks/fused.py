@@ -30,7 +30,7 @@ def fuse(net: nn.Module, quick: bool = False) -> Fused | None:
 
 
 def obstacle(net: nn.Module) -> str | None:
-    """Why a fused copy might answer differently from the network; None: it will not."""
+    """Why a fused copy might answer differently from the network; None: there is no known reason."""
     for name, module in net.named_modules():
         where = f"{name or 'the network'} ({type(module).__name__})"
         if module._forward_hooks or module._forward_pre_hooks:

@@ -18,20 +18,25 @@ from certus.experiments.paper.tables import Command, markdown
 from certus.training.run_folder import put
 
 
-def publish(experiment: Experiment, scale: Scale, records: Records, folder: Path, command: Command) -> None:
-    """Add the records to the CSV files in the folder; an arm of a task that is already there is replaced.
-
-    The page of this experiment and those of all experiments in the folder are then made anew.
-    """
-    before = Records.read(folder)
-    others = {row["scale"] for row in before.runs} - {scale.name}
+def published(scale: Scale, folder: Path) -> Records:
+    """The records in the folder, which must be of this scale; it may be empty, or not exist yet."""
+    records = Records.read(folder)
+    others = {row["scale"] for row in records.runs} - {scale.name}
     if others:
         raise UsageError(
             f"{folder} holds runs of scale {', '.join(sorted(others))}, and these are of scale {scale.name}: publish "
             "them to another folder."
         )
-    merged = before.updated(records)
-    merged.write(folder)
+    return records
+
+
+def publish(experiment: Experiment, scale: Scale, records: Records, folder: Path, command: Command) -> None:
+    """Add the records to the CSV files in the folder; an arm of a task that is already there is replaced.
+
+    The page of this experiment and those of all experiments in the folder are then made anew.
+    """
+    published(scale, folder).updated(records).write(folder)
+    merged = Records.read(folder)  # with the digits of the CSV files
     for each in EXPERIMENTS.values():
         if each == experiment or (folder / f"{each.name}.md").is_file():
             draw_experiment(each, scale, merged, folder / f"{each.name}.png")

@@ -123,7 +123,9 @@ def cell_text(value: Any, kind: type, digits: int) -> str:
     return str(kind(value)) if kind is not float else repr(value) if digits > 15 else f"{value:.{digits}g}"
 
 
-def value_of(text: str, kind: type) -> Any:
+def value_of(text: str | None, kind: type) -> Any:
+    if text is None:
+        raise ValueError("The line is too short.")
     return kind(text) if text or kind is str else None
 
 

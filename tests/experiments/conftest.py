@@ -1,0 +1,70 @@
+"""CIFAR-10 in small, a scale that trains in seconds, and data sets of the real sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from certus.data.dataset import Dataset, Part
+from certus.experiments.paper import Scale, scales
+from certus.training import planning
+
+TINY = Scale(
+    "cpu",
+    seeds=2,
+    settings={
+        "network": "cnn13",
+        "width": 2,
+        "labelled_batch": 10,
+        "unlabelled_batch": 20,
+        "unlabelled": 200,
+        "validation": 100,
+        "steps": 30,
+    },
+    pretraining=0.5,
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIFAR-10 in its official format, but 4,400 training images and 300 of test; a class is a shade of grey."""
+    home = tmp_path_factory.mktemp("data")
+    folder = home / "cifar-10-batches-bin"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+
+    def write(name: str, n: int) -> None:
+        labels = np.arange(n) % 10
+        images = random.normal(25 * labels[:, None] + 12, 8, (n, 3 * 32 * 32)).clip(0, 255).astype(np.uint8)
+        (folder / name).write_bytes(np.concatenate([labels[:, None].astype(np.uint8), images], 1).tobytes())
+
+    for i in range(1, 6):
+        write(f"data_batch_{i}.bin", 880)
+    write("test_batch.bin", 300)
+    (folder / "batches.meta.txt").write_text("\n".join(f"shade {c}" for c in range(10)) + "\n")
+    return home
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Scale:
+    monkeypatch.setitem(scales.SCALES, "cpu", TINY)
+    return TINY
+
+
+def paper_size(name: str, *_: object) -> Dataset:
+    """As large as the real one, but every image is the same."""
+    train, test = {"svhn": (73257, 26032)}.get(name, (50000, 10000))
+    classes = 100 if name == "cifar100" else 10
+
+    def part(n: int) -> Part:
+        return Part(torch.zeros(1, 3, 32, 32, dtype=torch.uint8).expand(n, -1, -1, -1), torch.arange(n) % classes)
+
+    return Dataset(name, tuple(f"class {c}" for c in range(classes)), part(train), part(test))
+
+
+@pytest.fixture
+def real_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "load", paper_size)
