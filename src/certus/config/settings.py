@@ -53,6 +53,13 @@ class Config:
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
     flip: bool = setting(VIEWS, False, "mirror left to right at random")
+    strong: str = setting(
+        VIEWS,
+        "randaugment",
+        "strong views: randaugment, or distort (one affine map, one change of colour, one hole: quicker)",
+        one_of("randaugment", "distort"),
+    )
+    strength: float = setting(VIEWS, 0.6, "how much distort changes an image", between(0, 2))
     noise: float = setting(VIEWS, 0.0, "add Gaussian noise of this standard deviation", at_least(0))
 
     labelled_batch: int = setting(TRAINING, 128, "labelled images per step", at_least(1))
@@ -67,6 +74,9 @@ class Config:
     )
     momentum: float = setting(TRAINING, 0.9, "momentum of SGD", between(0, 0.999))
     weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", at_least(0))
+    warm_up: float = setting(
+        TRAINING, 0.0, "share of the run, at its start, that learns from the labels alone", between(0, 0.9)
+    )
     label_smoothing: float = setting(
         TRAINING, 0.0, "share of each label that is spread over all classes", between(0, 0.9)
     )

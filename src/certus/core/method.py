@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from certus.core.step import Step
-from certus.core.terms import Term
+from certus.core.terms import CrossEntropy, Term
 from certus.data.batches import Sees
 from certus.networks.roles import role
 
@@ -35,7 +35,9 @@ class Method:
     pace: Callable[[float], float] | None = None  # fraction of the run done -> factor of the rate; None: the run's
 
     def losses(self, step: Step) -> dict[str, Tensor]:
-        return {name: term(step) for name, term in self.terms.items()}
+        """By term; while a run warms up, those of the labels alone."""
+        warming = step.clock.warming
+        return {n: term(step) for n, term in self.terms.items() if not warming or isinstance(term, CrossEntropy)}
 
     def follow(self, step: Step) -> None:
         for follower in self.followers:

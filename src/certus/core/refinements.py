@@ -95,6 +95,19 @@ class Temper:
 
 
 @dataclass(frozen=True)
+class Sharpen:
+    """Make targets more decided: softmax(z/T) with T < 1."""
+
+    temperature: float
+
+    def __call__(self, target: Target, step: Step) -> Target:  # noqa: ARG002 (a refinement is given the step)
+        return replace(target, logits=target.logits / self.temperature)
+
+    def __repr__(self) -> str:
+        return f"sharpen by T = {self.temperature:g}"
+
+
+@dataclass(frozen=True)
 class Harden:
     """Give the most likely class probability 1: a pseudo-label."""
 

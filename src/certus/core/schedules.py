@@ -23,11 +23,17 @@ class Clock:
     steps: int
     batch: int = BATCH
     per_epoch: int = 1  # steps in one pass over the unlabelled images
+    warm: int = 0  # steps at the start of the run that learn from labels alone
+
+    @property
+    def warming(self) -> bool:
+        """Whether this step belongs to the warm-up, which is not part of the paper's clock."""
+        return self.step < self.warm
 
     @property
     def epoch(self) -> int:
         """e = ⌈210 × fraction of the run done, this step included⌉, in integers, so that there is no rounding error."""
-        return -(-EPOCHS * (self.step + 1) // self.steps)
+        return 0 if self.warming else -(-EPOCHS * (self.step + 1 - self.warm) // (self.steps - self.warm))
 
     @property
     def ends_pass(self) -> bool:
@@ -71,6 +77,21 @@ def linear(fraction: float) -> float:
 
 
 PACES = {"cosine": cosine, "linear": linear}
+COOLED, RESTART = 0.1, 0.3  # factors of the rate at the end of a warm-up, and after it
+
+
+def warmed(pace: Callable[[float], float], fraction: float, warm: float) -> float:
+    """A pace after a warm-up, which takes the share `warm` of the run: 1 to 0.1 in a line, then 0.3 times the pace.
+
+    The end of the warm-up is at a low rate, so that the first targets come from a network that has settled.
+    """
+    if not warm:
+        return pace(fraction)
+    if fraction < warm:
+        return 1.0 - (1.0 - COOLED) * fraction / warm
+    return RESTART * pace((fraction - warm) / (1.0 - warm))
+
+
 Schedule = Callable[[Clock], float]
 
 

@@ -32,6 +32,7 @@ class Batch:
     images: Tensor  # (B, C, H, W) or (B, D), normalised
     labels: Tensor  # (B,)  −1 = unlabelled
     index: Tensor  # (B,)  index in the training set, for sources that remember images
+    labelled: int = 0  # how many of them are labelled
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,11 +51,21 @@ class Step:
         return generator(self.seed, self.clock.step, name, device=self.device)
 
     def view(self, name: str, kind: str = "weak") -> Tensor:
-        """The batch under the augmentation of this kind that belongs to perturbation `name`."""
-        return self.once(
-            ("view", name, kind),
-            lambda: to_channels_last(self.views[kind](self.batch.images, self.generator(f"view {name}"))),
-        )
+        """The batch under the augmentation of this kind that belongs to perturbation `name`.
+
+        Kind `mixed` is weak for labelled images and strong for the others. A strong view has its own random numbers.
+        """
+
+        def make() -> Tensor:
+            if kind != "mixed":
+                noise = f"view {name}" if kind == "weak" else f"{kind} view {name}"
+                return to_channels_last(self.views[kind](self.batch.images, self.generator(noise)))
+            n = self.batch.labelled
+            parts = {"weak": self.batch.images[:n], "strong": self.batch.images[n:]}
+            views = [self.views[k](part, self.generator(f"{k} part of view {name}")) for k, part in parts.items()]
+            return to_channels_last(torch.cat(views))
+
+        return self.once(("view", name, kind), make)
 
     def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A student's answer with gradient: dropout on, batch statistics; weak views update the running statistics."""
@@ -68,7 +79,7 @@ class Step:
         def forward() -> tuple[Tensor, Tensor]:
             x = self.view(name, kind)
             self.seed_dropout(name, net)
-            with nullcontext() if kind == "weak" else frozen_statistics(net):
+            with frozen_statistics(net) if kind == "strong" else nullcontext():
                 return features_and_logits(net, x)
 
         return self.once(("learn", id(net), name, kind), forward)

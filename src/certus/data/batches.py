@@ -50,6 +50,11 @@ class Batches:
         self._unlabelled = Stream(len(unlabelled), seed_of(seed, "unlabelled"))
         self.everything = torch.cat([labelled, unlabelled])
         self._everything = Stream(len(self.everything), seed_of(seed, "everything"))
+        self._warm = Stream(len(labelled), seed_of(seed, "warm-up"))
+
+    def warm(self, step: int) -> Tensor:
+        """Indices of a step of the warm-up: as many images as in any other step, all of them labelled."""
+        return self.labelled[self._warm.take(step, sum(self.sizes))]
 
     def size(self, sees: Sees) -> int:
         """Images per step."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from certus.core.build_context import BuildContext
+from certus.core.losses import cross_entropy, mse
 from certus.core.method import Method, numbered
+from certus.core.refinements import Harden, Sharpen
 from certus.core.schedules import RampUp
 from certus.core.student import Adversarial, See
 from certus.core.terms import Consistency, CrossEntropy, Read, Refine, Source, Term
@@ -35,10 +37,28 @@ class Options:
         source="Tarvainen & Valpola 2017: 100 on the mean over ten classes, 10 on their sum",
     )
     ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=PAPER)
-    decay: float = option(0.99, "α of the teacher's moving average", between(0, 1), source=PAPER)
+    decay: float = option(
+        0.99,
+        "α of the teacher's moving average",
+        between(0, 1),
+        lambda o: "`horizon` replaces it" if o.horizon else None,
+        source=PAPER,
+    )
+    horizon: float = option(
+        0.0, "share of the steps so far that the average looks back over; 0: by `decay`", between(0, 1), source="ours"
+    )
+    distance: str = option(
+        "mse", "between student and target: mse or cross-entropy", one_of("mse", "cross-entropy"), source=PAPER
+    )
+    sharpen: float = option(
+        1.0,
+        "T of the targets, softmax(z/T): below 1 they are sharper, 0: hard labels",
+        between(0, 1),
+        source=PAPER,
+    )
     student_view: str = option(
         "weak",
-        "view of the student: weak, strong (RandAugment) or adversarial (VAT); the teacher's view is always weak",
+        "view of unlabelled images for the student: weak, strong or adversarial (VAT); the teacher's view is weak",
         one_of("weak", "strong", "adversarial"),
         source="ours, after Liu & Tan 2021, future work",
     )
@@ -49,6 +69,10 @@ class Options:
         lambda o: None if o.student_view == "adversarial" else "`student_view` is not adversarial",
         source="ours",
     )
+
+
+def sharper(temperature: float) -> Refine:
+    return Sharpen(temperature) if temperature else Harden()
 
 
 def circle(
@@ -67,20 +91,24 @@ def circle(
     def read(student: nn.Module, view: str) -> Read:
         if options.student_view == "adversarial":
             return Adversarial(student, view, options.epsilon)
-        return See(student, view, options.student_view)
+        return See(student, view, kind)
 
+    kind = "mixed" if options.student_view == "strong" else "weak"
+    sharpened: tuple[Refine, ...] = () if options.sharpen == 1 else (sharper(options.sharpen),)
+    distance = mse if options.distance == "mse" else cross_entropy
     n = options.teachers
     students = tuple(set_role(context.network(i), numbered("student", i, n)) for i in range(n))
-    teachers = tuple(EMA(student, options.decay) for student in students)
+    teachers = tuple(EMA(student, options.decay, options.horizon) for student in students)
     sources = tuple(source(teachers[i - 1].net, numbered("b", i, n)) for i in range(n))
     terms: dict[str, Term] = {}
     for i, student in enumerate(students):
         view = numbered("a", i, n)
-        terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view), context.smoothing)
+        terms[numbered("supervised", i, n)] = CrossEntropy(See(student, view, kind), context.smoothing)
         terms[numbered("consistency", i, n)] = Consistency(
             read(student, view),
             sources[i],
-            tuple(refine(numbered("drop", i, n))),
+            (*refine(numbered("drop", i, n)), *sharpened),
+            distance=distance,
             weight=RampUp(options.weight, options.ramp),
         )
     return Method(

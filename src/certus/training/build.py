@@ -24,6 +24,7 @@ from certus.randomness import generator, seed_global, seed_of, untouched_generat
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
 from certus.views import Augmentation, Chain, Noise, weak
+from certus.views.distort import Distort
 from certus.views.randaugment import RandAugment
 
 SAMPLE = 2000  # training images that a network may look at before it learns
@@ -74,6 +75,11 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             f"{config.data} has no unlabelled images, which {config.method} needs: add some, ask for fewer `labels`, "
             "or use `method` supervised."
         )
+    if config.warm_up and method.sees != "both":
+        raise UsageError(
+            f"`warm_up` is for methods that also learn from unlabelled images, and {config.method} does not: "
+            "leave it out."
+        )
     return Run(
         config=config,
         data=data,
@@ -96,6 +102,8 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
 def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:
     """Weak views as the settings say, and strong ones on top of them."""
     gentle = weak(config.translate, config.flip, config.noise)
+    if data.train.images.dtype == torch.uint8 and config.strong == "distort":
+        return {"weak": gentle, "strong": Distort(config.flip, config.strength)}
     if data.train.images.dtype == torch.uint8:
         return {"weak": gentle, "strong": Chain((gentle, RandAugment(*data.scale)))}
     return {"weak": gentle, "strong": Chain((gentle, Noise(2 * config.noise or 0.5)))}  # no pixels: more noise

@@ -160,6 +160,8 @@ class Observer:
     def see(self, step: Step) -> None:
         """Add a step to the epoch: nothing leaves the device."""
         self.images += len(step.batch)
+        if step.clock.warming:
+            return
         truth = self.truth[step.batch.index]
         for name, term in self.method.terms.items():
             if isinstance(term, Consistency):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from certus.config import Config
 from certus.core.method import Method, total
-from certus.core.schedules import PACES, Clock
+from certus.core.schedules import PACES, Clock, warmed
 from certus.core.step import Batch, Step
 from certus.data import Dataset, Part
 from certus.data.batches import Batches
@@ -46,14 +46,21 @@ class Run:
     def images_per_step(self) -> int:
         return self.batches.size(self.method.sees)
 
+    @property
+    def warm_steps(self) -> int:
+        return round(self.config.warm_up * self.config.steps)
+
     def clock(self, number: int) -> Clock:
-        return Clock(number, self.config.steps, self.images_per_step, self.batches.per_epoch)
+        return Clock(number, self.config.steps, self.images_per_step, self.batches.per_epoch, self.warm_steps)
 
     def step(self, number: int) -> Step:
         """The number-th step, from 0: a pure function of config and number."""
-        index = self.batches(number, self.method.sees).to(self.images.device, non_blocking=True)
-        batch = Batch(self.data.normalised(self.images[index]), self.labels[index], index)
-        return Step(batch, self.clock(number), self.views, seed_of(self.config.seed, "steps"))
+        clock = self.clock(number)
+        index = self.batches.warm(number) if clock.warming else self.batches(number, self.method.sees)
+        index = index.to(self.images.device, non_blocking=True)
+        labelled = len(index) if clock.warming else self.batches.sizes[0]
+        batch = Batch(self.data.normalised(self.images[index]), self.labels[index], index, labelled)
+        return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
 
     def rate(self, number: int) -> float:
         """The learning rate of the number-th step."""
@@ -61,7 +68,8 @@ class Run:
 
     def pace(self, number: int) -> float:
         """The factor of every learning rate at the number-th step: the method's own, or that of the settings."""
-        return (self.method.pace or PACES[self.config.pace])(number / self.config.steps)
+        pace, steps = self.method.pace or PACES[self.config.pace], self.config.steps
+        return warmed(pace, number / steps, self.warm_steps / steps)
 
     def advance(self, number: int, observer: Observer | None = None) -> dict[str, Tensor]:
         """One training step; its losses by term. A loss that is not finite moves no weight and stops the run.
