@@ -170,7 +170,7 @@ def change(before: nn.Module, after: nn.Module) -> Measured:
 
 @contextmanager
 def first_direction(d0: Tensor) -> Iterator[None]:
-    """Whoever draws normal numbers gets d0."""
+    """Every draw of normal numbers gives d0."""
     with patch.object(torch.Tensor, "normal_", lambda self: self.copy_(d0)):
         with patch.object(torch, "randn_like", lambda _: d0.clone()):
             yield

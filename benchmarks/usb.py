@@ -102,11 +102,11 @@ def load() -> ModuleType:
     """USB, imported."""
     without_gpu()
     torchvision_operators()
-    with stand_ins(), contextlib.redirect_stdout(io.StringIO()) as said:
+    with stand_ins(), contextlib.redirect_stdout(io.StringIO()) as printed:
         import semilearn
         import semilearn.lighting.config as config
-    if "import failed" in said.getvalue():  # USB prints such errors and goes on without the algorithm
-        raise ImportError(said.getvalue().strip())
+    if "import failed" in printed.getvalue():  # USB prints such errors and goes on without the algorithm
+        raise ImportError(printed.getvalue().strip())
     config.get_port = lambda: 0  # it would run netstat for a port that one process does not need
     return semilearn
 

@@ -28,7 +28,9 @@ def test_an_example_runs(script: str, tmp_path: Path) -> None:
     assert float(done.stdout.split("error ")[1].split()[0]) < 35
 
 
-@pytest.mark.parametrize("module", ["certus", "certus.api", "certus.classifier", "certus.model"])
+@pytest.mark.parametrize(
+    "module", ["certus", "certus.api", "certus.classifier", "certus.model", "certus.report.statistics"]
+)
 def test_the_examples_of_the_docstrings_are_true(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE)

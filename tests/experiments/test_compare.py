@@ -15,8 +15,7 @@ from matplotlib.image import imread
 
 from certus.cli.main import run
 from certus.errors import Interrupted, UsageError
-from certus.experiments.cells import compare_cells
-from certus.experiments.compare import comparison_cells, run_cells, write_comparison
+from certus.experiments.compare import compare_cells, comparison_cells, run_cells, write_comparison
 from certus.experiments.pool import Pool
 from certus.training.run_folder import RunFolder
 

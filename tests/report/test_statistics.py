@@ -117,6 +117,8 @@ def test_str_is_a_markdown_table() -> None:
     assert several.rows[0][-2:] == ("0.50", "0.25")
     assert several.rows[3][-2:] == ("–", "–")
     assert "Preliminary: fewer than 3 seeds" in several.caption
+    with pytest.raises(KeyError, match="unknown"):
+        THREE["unknown"]
     alone = Comparison(THREE.rows[:1]).table()
     assert alone.heads == ("method", "test error (%)", "n")
     assert "paired" not in alone.caption

@@ -34,7 +34,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fashion-mnist": {"labels": 1000, "validation": 1000, "dropout": 0.3, "translate": 2, "flip": True},
 }
 
-PICTURES: dict[str, Any] = {  # one's own
+PICTURES: dict[str, Any] = {  # folders of pictures
     "labels": 0,
     "validation": -1,
     "dropout": 0.3,

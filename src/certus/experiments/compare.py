@@ -16,10 +16,12 @@ from typing import Any
 
 from certus.config import resolve
 from certus.errors import CertusError, UsageError
-from certus.experiments.cells import Cell, Results, cell_folder, check_folder, compare_cells, finished_arms
+from certus.experiments.cells import Cell, Results, cell_folder, check_folder
 from certus.experiments.pool import Pool
 from certus.methods import recipe
+from certus.report.comparisons import compare_results
 from certus.report.overview import draw_comparison
+from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.training.loop import Tick
 from certus.training.planning import complete
@@ -117,6 +119,30 @@ def run_cells(
 def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """In the order of their first cells."""
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.arm, []).append(cell)
+    return found
+
+
+def finished_arms(cells: Sequence[Cell], results: Results) -> list[Arm]:
+    """The arms that have a result, each with its finished runs."""
+    finished = [cell for cell in cells if cell.name in results]
+    return [Arm(name, tuple(RunRecord(c.folder, c.config) for c in group)) for name, group in by_arm(finished).items()]
+
+
+def compare_cells(cells: Sequence[Cell], results: Results) -> Comparison:
+    """Of one task; an arm without a result is a row without errors."""
+    return compare_results(
+        {
+            name: (group[0].config, {c.config.seed: results[c.name] for c in group if c.name in results})
+            for name, group in by_arm(cells).items()
+        }
+    )
 
 
 def write_comparison(

@@ -123,6 +123,22 @@ class Comparison:
     """The errors of several arms on one task: the same data, labels and label noise.
 
     `str()` is its table in Markdown, `as_dict()` what results.json holds.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        An arm each: `name`, `errors` by seed, `mean`, `std`, `n`. `comparison[name]` is the row of an arm.
+    data, labels, label_noise, validation
+        The task, and the number of validation images.
+    measure : str
+        `test error`; `validation error` if the data set has no test images.
+
+    Examples
+    --------
+    >>> rows = Row("supervised", {0: 20.0, 1: 24.0}, "supervised"), Row("pi", {0: 16.0, 1: 17.0}, "pi")
+    >>> comparison = Comparison(rows)
+    >>> comparison.reference, comparison["pi"].mean, comparison.difference("pi").mean
+    ('supervised', 16.5, -5.5)
     """
 
     rows: tuple[Row, ...]
@@ -133,7 +149,10 @@ class Comparison:
     measure: str = "test error"
 
     def __getitem__(self, name: str) -> Row:
-        return next(row for row in self.rows if row.name == name)
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(name)
 
     def __str__(self) -> str:
         return self.table().markdown()
@@ -188,6 +207,7 @@ class Comparison:
 
     def caption(self, references: Sequence[str], details: bool = False) -> str:
         text = "Mean ± standard deviation over n seeds."
+        text += " With several teachers, the mean of their errors." * details
         if references:
             text += " Differences are paired by seed (same labels), with a 95 % confidence interval"
             text += " and the p of the paired t-test." if details else "."

@@ -74,7 +74,7 @@ class Run:
     def advance(self, number: int, observer: Observer | None = None) -> dict[str, Tensor]:
         """One training step; its losses by term. A loss that is not finite moves no weight and stops the run.
 
-        On a GPU nobody waits for the losses: there the caller checks them when it reads them.
+        On a GPU the step does not wait for its losses: the caller checks them when it reads them.
         """
         phase: Phase = observer.watch.phase if observer else unwatched
         with phase("batch"):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from certus import __version__
-from certus.experiments.cells import Cell, Results, finished_arms
+from certus.experiments.cells import Cell, Results
+from certus.experiments.compare import finished_arms
 from certus.experiments.paper.records import COLUMNS, Records, Row, settings_text
 from certus.report.answers import coverage_rows, rankings, reliability_rows
 from certus.report.curves import learning_curve, loss_curve, loss_kinds
