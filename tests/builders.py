@@ -27,7 +27,8 @@ SETTINGS = {
     "moons": {"dropout": 0.1, "translate": 0, "noise": 0.3, "learning_rate": 0.02},
     "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
 }
-SHAPES = {"cnn13": (3, 16, 16), "cnn13-small": (1, 8, 8), "wrn-28": (3, 8, 8), "mlp": (5,)}  # small inputs by network
+# small inputs by network
+SHAPES = {"cnn13": (3, 16, 16), "cnn13-small": (1, 8, 8), "wrn-28": (3, 8, 8), "sprint": (3, 8, 8), "mlp": (5,)}
 
 
 def plain_config(method: str, options: Mapping[str, Any] | None = None, **settings: Any) -> Config:

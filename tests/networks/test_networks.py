@@ -9,7 +9,13 @@ from certus.errors import UsageError
 from certus.networks import NETWORKS, network, suitable, suitable_width
 from certus.networks.modes import has_dropout
 
-SHAPES = {"cnn13": (3, 32, 32), "cnn13-small": (1, 8, 8), "wrn-28": (3, 16, 16), "mlp": (5,)}
+SHAPES = {
+    "cnn13": (3, 32, 32),
+    "cnn13-small": (1, 8, 8),
+    "wrn-28": (3, 16, 16),
+    "sprint": (3, 16, 16),
+    "mlp": (5,),
+}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

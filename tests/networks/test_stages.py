@@ -10,7 +10,7 @@ from certus.networks.fused import fuse
 from certus.networks.modes import dropout_only, has_dropout
 from certus.networks.stages import stages
 
-SITES = {"cnn13": 2, "cnn13-small": 2, "wrn-28": 12, "mlp": 2}
+SITES = {"cnn13": 2, "cnn13-small": 2, "wrn-28": 12, "sprint": 2, "mlp": 2}
 
 
 def compose(parts, x):

@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 SMALLEST = 3  # pixels that a pooled picture keeps at least
+COMPONENTS = 24  # of the patches, at most
 
 
 class Whitening(nn.Module):
-    """The principal components of the pictures' patches at equal variance, each with both signs: nothing to learn.
+    """The largest principal components of the pictures' patches at equal variance, each with both signs.
 
-    w_j = v_j / √(λ_j + ε) with the eigenvectors v and eigenvalues λ of the patches' second moments. Its weights are
-    computed once by `prepare` and saved like any other.
+    w_j = v_j / √(λ_j + ε) with the eigenvectors v and eigenvalues λ of the patches' second moments. The weights are
+    not learnt: `prepare` computes them once, and they are saved like any other.
     """
 
     weight: Tensor
@@ -32,8 +33,9 @@ class Whitening(nn.Module):
     def __init__(self, channels: int, kernel: int = 2, stride: int = 1) -> None:
         super().__init__()
         size = channels * kernel * kernel
-        self.stride, self.outputs = stride, 2 * size
-        identity = torch.eye(size).view(size, channels, kernel, kernel)
+        kept = min(size, COMPONENTS)
+        self.stride, self.outputs = stride, 2 * kept
+        identity = torch.eye(size)[:kept].view(kept, channels, kernel, kernel)
         self.register_buffer("weight", torch.cat([identity, -identity]))
         self.bias = nn.Parameter(torch.zeros(self.outputs))
 
@@ -44,7 +46,7 @@ class Whitening(nn.Module):
         values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
         signs = torch.where(vectors.sum(0) < 0, -1.0, 1.0)  # an eigenvector has no sign of its own
         scaled = (vectors * signs / (values.clamp(min=0) + epsilon).sqrt()).flip(1).T
-        filters = scaled.reshape(-1, *self.weight.shape[1:])
+        filters = scaled[: self.outputs // 2].reshape(-1, *self.weight.shape[1:])
         self.weight.copy_(torch.cat([filters, -filters]))
 
     def forward(self, images: Tensor) -> Tensor:
