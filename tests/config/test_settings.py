@@ -18,6 +18,8 @@ from certus.training.run_folder import RunFolder
 TINY = {"data": "moons", "steps": 3, "threads": 1, "width": 8, "labelled_batch": 6, "unlabelled_batch": 10}
 TINY_DIGITS = {"data": "digits", "steps": 2, "threads": 1, "width": 2, "labelled_batch": 10, "unlabelled_batch": 10}
 
+STRONG = TINY_DIGITS | {"method": "mean-teacher", "options": {"student_view": "strong"}}
+
 # A value other than the preset's for every setting, on the smallest data that the setting applies to.
 OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "data": (TINY_DIGITS | {"network": "mlp", "noise": 0.1, "translate": 0}, None),
@@ -40,6 +42,13 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "learning_rate": (TINY, 0.017),
     "momentum": (TINY, 0.3),
     "weight_decay": (TINY, 0.1),
+    "optimiser": (TINY, "muon"),
+    "pace": (TINY, "linear"),
+    "warm_up": (TINY, 0.5),
+    "label_smoothing": (TINY, 0.3),
+    "strong": (STRONG, "distort"),
+    "strength": (STRONG | {"strong": "distort"}, 1.5),
+    "precision": (TINY, "bf16"),
 }
 UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
 ELSEWHERE = {"options", "size", "init"}  # tested in test_contract.py, test_own_pictures.py, test_pretraining.py

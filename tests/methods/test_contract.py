@@ -222,6 +222,9 @@ ALTERNATIVES: dict[str, object] = {
     "drop": 0.6,
     "scale": 0.5,
     "stabilisation": 3.0,
+    "horizon": 0.3,
+    "distance": "cross-entropy",
+    "sharpen": 0.5,
 }
 
 

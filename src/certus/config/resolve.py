@@ -39,9 +39,21 @@ def resolve(given: Mapping[str, Any]) -> Config:
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
+    refuse_idle(settings, plain)
     chosen = given.get("options", {})
     known.configure(chosen)
     return Config(**settings, options=known.defaults() | own | dict(chosen))
+
+
+def refuse_idle(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse a given setting that would change nothing, unless it has its default or, in a saved run, 0."""
+    usual = {f.name: f.default for f in fields(Config)}
+    idle = {"strength": "`strong` is not distort"} if settings["strong"] != "distort" else {}
+    if settings["optimiser"] == "muon":
+        idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
+    for name, reason in idle.items():
+        if given.get(name, 0) not in (usual[name], 0):
+            raise UsageError(f"`{name}` would change nothing: {reason}. Leave it out.")
 
 
 def decide(config: Config, data: Dataset) -> Config:
@@ -52,6 +64,7 @@ def decide(config: Config, data: Dataset) -> Config:
         raise UsageError("`device` cuda was asked for, but torch sees no GPU here: use `device` cpu.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
+    unused = {"momentum": 0.0, "weight_decay": 0.0} if config.optimiser == "muon" else {}
     fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
     return replace(
         config,
@@ -64,6 +77,7 @@ def decide(config: Config, data: Dataset) -> Config:
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,
         precision=decide_precision(config.precision, device),
+        **unused,
         threads=config.threads or len(os.sched_getaffinity(0)),
     )
 

@@ -62,7 +62,8 @@ class Step:
                 return to_channels_last(self.views[kind](self.batch.images, self.generator(noise)))
             n = self.batch.labelled
             parts = {"weak": self.batch.images[:n], "strong": self.batch.images[n:]}
-            views = [self.views[k](part, self.generator(f"{k} part of view {name}")) for k, part in parts.items()]
+            there = {k: part for k, part in parts.items() if len(part)}  # a warm-up has labelled images alone
+            views = [self.views[k](part, self.generator(f"{k} part of view {name}")) for k, part in there.items()]
             return to_channels_last(torch.cat(views))
 
         return self.once(("view", name, kind), make)
