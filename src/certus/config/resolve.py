@@ -64,7 +64,7 @@ def decide(config: Config, data: Dataset) -> Config:
         raise UsageError("`device` cuda was asked for, but torch sees no GPU here: use `device` cpu.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
-    unused = {"momentum": 0.0, "weight_decay": 0.0} if config.optimiser == "muon" else {}
+    own_momentum = config.optimiser == "muon"  # and no weight decay
     fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
     return replace(
         config,
@@ -77,7 +77,8 @@ def decide(config: Config, data: Dataset) -> Config:
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,
         precision=decide_precision(config.precision, device),
-        **unused,
+        momentum=0.0 if own_momentum else config.momentum,
+        weight_decay=0.0 if own_momentum else config.weight_decay,
         threads=config.threads or len(os.sched_getaffinity(0)),
     )
 
