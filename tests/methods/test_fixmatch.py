@@ -153,16 +153,17 @@ CCL = {"weight": 5.0, "ramp": 20.0}
 
 
 @every_data
-def test_a_strong_student_reads_the_strong_view_and_its_labels_the_weak_one(data):
+def test_a_strong_student_reads_labelled_images_weak_and_the_others_strong_in_one_forward(data):
     training = run("ft-ccl", CCL | {"student_view": "strong"}, data, steps=3)
     step, (student,) = training.step(3), training.method.students
     term = training.method.terms["consistency"]
     loss = term(step).item()
     target = term.target(step)
-    strong = step.learn(student, "a", "strong").detach()
+    strong = step.learn(student, "a", "mixed").detach()
     assert torch.equal(term.read(step), strong)
+    assert training.method.terms["supervised"].read(step) is step.learn(student, "a", "mixed")
+    assert not step.done(("learn", id(student), "a", "weak"))
     assert not torch.equal(strong, step.learn(student, "a"))
-    assert training.method.terms["supervised"].read(step) is step.learn(student, "a")
     total = 0.0
     for i in range(len(step.batch)):
         heat = float(target.temperature[i])
@@ -207,13 +208,13 @@ def test_an_adversarial_student_perturbs_its_own_view_by_epsilon():
     assert torch.allclose(size, torch.full_like(size, 2.0), rtol=1e-3)
 
 
-@pytest.mark.parametrize("view", ["strong", "adversarial"])
-def test_statistics_of_a_circle_come_from_the_weak_views(view):
+@pytest.mark.parametrize(("view", "kind"), [("strong", "mixed"), ("adversarial", "weak")])
+def test_statistics_of_a_circle_come_from_the_views_of_its_labels(view, kind):
     training = run("temperature-ccl", CCL | {"student_view": view, "teachers": 2}, steps=2)
     alone = deepcopy(training.method.students)
     training.method.losses(training.step(2))
     for i, (student, copy) in enumerate(zip(training.method.students, alone, strict=True), start=1):
-        See(copy, f"a {i}")(training.step(2))
+        See(copy, f"a {i}", kind)(training.step(2))
         assert all(torch.equal(a, b) for a, b in zip(student.buffers(), copy.buffers(), strict=True))
 
 
