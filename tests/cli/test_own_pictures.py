@@ -19,7 +19,7 @@ from certus.errors import CertusError, UsageError
 from certus.training.run_folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_as_pictures.py"
-QUICK = "--width 4 --steps 4 --threads 1 --labelled-batch 10 --unlabelled-batch 20 --draws 2".split()
+QUICK = "--width 4 --steps 4 --threads 1 --labelled-batch 10 --unlabelled-batch 20".split()
 
 
 @pytest.fixture(scope="module")

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from certus.config import Config, resolve
-from certus.config.presets import METHOD_PRESETS, PRESETS, PUBLISHED, TUNED
+from certus.config.presets import FOLDER, METHOD_PRESETS, PRESETS, PUBLISHED, TUNED
 from certus.data import DATASETS
 from certus.methods import METHODS
+from certus.training.build import build
+from certus.training.planning import complete
 
 SETTINGS = {f.name for f in fields(Config)} - {"options"}
 RIVALS = [name for name in METHODS if name != "supervised" and not name.endswith("ccl")]
 
 
 @pytest.mark.parametrize(("data", "method"), METHOD_PRESETS)
-def test_every_preset_is_taken_whole(data: str, method: str) -> None:
-    config = resolve({"data": data, "method": method})
-    assert data in DATASETS
+def test_every_preset_is_taken_whole(data: str, method: str, tmp_path: Path) -> None:
+    config = resolve({"data": str(tmp_path) if data == FOLDER else data, "method": method})
+    assert data in DATASETS or data == FOLDER
     for name, value in METHOD_PRESETS[data, method].items():
         assert (config.options[name] if name in METHODS[method].defaults() else getattr(config, name)) == value
 
@@ -44,3 +48,28 @@ def test_every_constant_names_its_source(method: str) -> None:
     assert recipe.reference
     for f in fields(recipe.options):
         assert f.metadata["source"] or recipe.cited[-4:].isdigit()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("photos")
+    for name, shade in (("cat", 40), ("dog", 160), ("unlabeled", 100)):
+        (root / name).mkdir()
+        for i in range(12):
+            Image.new("RGB", (16, 16), (shade + 3 * i, 90, 200 - shade)).save(root / name / f"{i}.png")
+    return root
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_on_a_folder_of_pictures_as_it_comes(method: str, photos: Path) -> None:
+    small = {"width": 8, "labelled_batch": 6, "unlabelled_batch": 8, "threads": 1, "steps": 4}
+    run = build(complete(resolve({"data": str(photos), "method": method, **small})))
+    assert (run.config.network, run.config.optimiser) == ("sprint", "muon")
+    for number in range(4):
+        assert run.advance(number)
+
+
+def test_a_folder_of_pictures_has_its_own_default_method(photos: Path) -> None:
+    assert resolve({"data": str(photos)}).method == "mean-teacher"
+    assert resolve({"data": "digits"}).method == "ft-ccl"
+    assert resolve({"data": str(photos), "method": "ft-ccl"}).method == "ft-ccl"

@@ -126,7 +126,8 @@ def title(run: Run) -> str:
     epochs = config.steps / run.batches.per_epoch
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
-        f"{config.network} of width {config.width}, {config.steps:,} steps ({epochs:.3g} epochs), seed {config.seed}"
+        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {config.steps:,} steps "
+        f"({epochs:.3g} epochs), seed {config.seed}"
     )
 
 

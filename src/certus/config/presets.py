@@ -34,13 +34,42 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fashion-mnist": {"labels": 1000, "validation": 1000, "dropout": 0.3, "translate": 2, "flip": True},
 }
 
-PICTURES: dict[str, Any] = {  # folders of pictures
+FOLDER = "a folder of pictures"  # the name under which its presets are kept
+
+PRESETS[FOLDER] = {
+    "method": "mean-teacher",
     "labels": 0,
     "validation": -1,
-    "dropout": 0.3,
+    "network": "sprint",
+    "dropout": 0.1,
     "flip": True,
-    "labelled_batch": 32,
-    "unlabelled_batch": 96,
+    "strong": "distort",
+    "labelled_batch": 64,
+    "unlabelled_batch": 320,
+    "optimiser": "muon",
+    "learning_rate": 0.24,
+    "pace": "linear",
+    "label_smoothing": 0.2,
+    "precision": "auto",
+}
+
+QUICK: dict[str, Any] = {  # for methods with an EMA teacher, in runs of minutes
+    "student_view": "strong",
+    "distance": "cross-entropy",
+    "sharpen": 0.5,
+    "horizon": 0.2,
+    "weight": 1.0,
+    "ramp": 0.0,
+    "warm_up": 0.25,
+}
+TAUGHT = (
+    *("mean-teacher", "mean-teacher-sntg", "mean-teacher-label-propagation", "mean-teacher-fastswa"),
+    *("filtering-ccl", "temperature-ccl", "ft-ccl"),
+)
+ON_PICTURES: dict[tuple[str, str], dict[str, Any]] = {
+    (FOLDER, "supervised"): {"labelled_batch": 250},
+    (FOLDER, "fixmatch"): {"decay": 0.99, "warm_up": 0.25},
+    **{(FOLDER, method): QUICK for method in TAUGHT},
 }
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
@@ -157,7 +186,7 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
     ("svhn", "fixmatch"): {**FIXMATCH, "weight_decay": 5e-4},
 }
 
-METHOD_PRESETS = PUBLISHED | TUNED
+METHOD_PRESETS = PUBLISHED | TUNED | ON_PICTURES
 
 EPOCHS = {"digits": 40.0, "moons": 200.0}
 

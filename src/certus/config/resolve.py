@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from certus.config.presets import METHOD_PRESETS, PICTURES, PRESETS
+from certus.config.presets import FOLDER, METHOD_PRESETS, PRESETS
 from certus.config.settings import Config, checked_types
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
@@ -30,12 +30,14 @@ def resolve(given: Mapping[str, Any]) -> Config:
     """Fill in what was not given, and refuse what makes no sense."""
     plain = checked_types({name: value for name, value in given.items() if name != "options"})
     defaults: dict[str, Any] = {f.name: f.default for f in fields(Config) if f.name != "options"}
-    data, method = plain.get("data", defaults["data"]), plain.get("method", defaults["method"])
+    data = plain.get("data", defaults["data"])
+    kind = FOLDER if is_folder(data) else data
+    method = (defaults | PRESETS.get(kind, {}) | plain)["method"]
     known = recipe(method)
-    recommended = METHOD_PRESETS.get((data, method), {})
+    recommended = METHOD_PRESETS.get((kind, method), {})
     own = {name: value for name, value in recommended.items() if name in known.defaults()}
     around = {name: value for name, value in recommended.items() if name not in own}
-    settings = defaults | PRESETS.get(data, PICTURES if is_folder(data) else {}) | around | plain
+    settings = defaults | PRESETS.get(kind, {}) | around | plain
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
