@@ -13,36 +13,48 @@ from certus.errors import UsageError
 from certus.training.build import build
 from certus.training.threads import threads
 
-WARM, TIMED = 3, 10  # steps that are not timed, and that are
+WARM, FEWEST, MOST, ENOUGH = 1, 2, 10, 3.0  # steps that are not timed, that are (at least, at most), seconds for them
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
     """The config with nothing left to decide, the number of steps included."""
     data = load(config.data, config.data_dir, config.size)
-    config = decide(config, data)
-    if config.steps:
-        return config
+    decided = decide(config, data)
+    if decided.steps:
+        return decided
     if minutes is not None:
-        return replace(config, steps=steps_within(config, minutes))
+        return within(decided, minutes, choose_threads=not config.threads)
     wanted = epochs if epochs is not None else epochs_for(config.data)
-    return replace(config, steps=max(1, round(wanted * steps_per_epoch(config, data))))
+    return replace(decided, steps=max(1, round(wanted * steps_per_epoch(decided, data))))
 
 
-def steps_within(config: Config, minutes: float) -> int:
-    """How many steps fit, by timing a few of them and one validation on a copy that is thrown away."""
+def within(config: Config, minutes: float, choose_threads: bool) -> Config:
+    """With as many steps as fit, by timing a few on a copy that is thrown away.
+
+    `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
+    wait for each other at every operation.
+    """
+    candidates = {1, config.threads} if choose_threads else {config.threads}
+    seconds = {n: seconds_per_step(replace(config, threads=n)) for n in sorted(candidates)}
+    threads = min(seconds, key=lambda n: seconds[n])
+    return replace(config, threads=threads, steps=max(1, int(60 * minutes / seconds[threads])))
+
+
+def seconds_per_step(config: Config) -> float:
+    """Of a training step, with its share of the validation at the end of an epoch."""
     with threads(config.threads):
-        run = build(replace(config, steps=1_000_000))
+        run = build(replace(config, steps=1_000_000, warm_up=0.0))
         for number in range(WARM):
             run.advance(number)
-        times = []
-        for number in range(WARM, WARM + TIMED):
+        times: list[float] = []
+        while len(times) < FEWEST or (len(times) < MOST and sum(times) < ENOUGH):
             start = time.perf_counter()
-            run.advance(number)
+            run.advance(WARM + len(times))
             times.append(time.perf_counter() - start)
         start = time.perf_counter()
         run.validation_errors()
         validation = time.perf_counter() - start
-    return max(1, int(60 * minutes / (fmean(times) + validation / run.batches.per_epoch)))
+    return fmean(times) + validation / run.batches.per_epoch
 
 
 def check_length(steps: float | None, epochs: float | None, minutes: float | None) -> None:
