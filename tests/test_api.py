@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 import certus
 from certus.cli.main import run as command_line
 from certus.errors import CertusError, Interrupted, UsageError
+from certus.networks.precision import probe
 
 SHORT = {"labels": 10, "width": 2, "labelled_batch": 10, "unlabelled_batch": 100, "threads": 1}
 WORDS = "--labels 10 --width 2 --labelled-batch 10 --unlabelled-batch 100 --threads 1".split()
@@ -52,17 +54,23 @@ def test_python_and_the_command_line_train_the_same_weights() -> None:
     assert Path("python/config.toml").read_text() == Path("shell/config.toml").read_text()
 
 
-def test_an_interrupted_run_resumes_to_the_same_weights() -> None:
-    whole = certus.train("digits", steps=12, out="whole", **SHORT)
+QUICK = {"method": "mean-teacher", "network": "sprint", "optimiser": "muon", "precision": "bf16", "warm_up": 0.5}
+
+
+@pytest.mark.parametrize("settings", [SHORT, SHORT | QUICK], ids=["default", "quick"])
+def test_an_interrupted_run_resumes_to_the_same_weights(settings: dict[str, object]) -> None:
+    if settings.get("precision") == "bf16" and not probe().works:
+        pytest.skip("bf16 does not work on this processor")
+    whole = certus.train("digits", steps=12, out="whole", **settings)  # type: ignore[arg-type]
 
     def interrupt(tick: object) -> None:
         if tick.step == 5:  # type: ignore[attr-defined]
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted, match="everything is saved"):
-        certus.train("digits", steps=12, out="stopped", listen=interrupt, **SHORT)
-    with pytest.raises(CertusError):
-        certus.train("digits", steps=12, out="stopped", **SHORT)
+        certus.train("digits", steps=12, out="stopped", listen=interrupt, **settings)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="already holds a run"):
+        certus.train("digits", steps=12, out="stopped", **settings)  # type: ignore[arg-type]
     resumed = certus.train(resume="stopped")
     a, b = weights(Path("whole")), weights(Path("stopped"))
     assert all(torch.equal(a[name], b[name]) for name in a)
@@ -111,3 +119,21 @@ def test_the_public_names_are_those_that_are_listed() -> None:
         assert getattr(certus, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         certus.trian  # noqa: B018
+
+
+def test_compare_gives_what_the_command_line_gives() -> None:
+    settings = {"width": 2, "labels": 6}
+    comparison = certus.compare("moons", ["supervised", "pi"], seeds=2, epochs=1, workers=2, out="python", **settings)
+    words = "compare --data moons --methods supervised,pi --seeds 2 --epochs 1 --workers 2 --width 2 --labels 6"
+    assert command_line([*words.split(), "--out", "shell"]) == 0
+    errors = {row.name: row.errors for row in comparison.rows}
+    shell = json.loads(Path("shell/results.json").read_text())["methods"]
+    assert errors == {n: {int(s): e for s, e in row["test_error"].items()} for n, row in shell.items()}
+    assert "| supervised |" in str(comparison)
+    assert Path("python/comparison.png").is_file()
+
+
+def test_compare_says_which_run_failed() -> None:
+    settings = {"learning_rate": 1e30, "width": 2, "labels": 6}
+    with pytest.raises(CertusError, match=r"2 of 2 runs failed. supervised-seed0: The loss became"):
+        certus.compare("moons", ["supervised", "pi"], seeds=1, epochs=2, workers=1, out="runs", **settings)

@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from certus.optimisers import restore, sgd, state_tensors
+from certus.optimisers import muon, restore, sgd, state_tensors
 from certus.training import checkpoint
 
 OPTIMISERS = {
-    "sgd": lambda p: sgd(p, learning_rate=0.1, momentum=0.9, weight_decay=2e-4),
-    "plain": lambda p: sgd(p, learning_rate=0.1, momentum=0.0, weight_decay=0.0),
-    "adam": lambda p: torch.optim.Adam(p, 0.1),
+    "sgd": lambda net: sgd(net.parameters(), learning_rate=0.1, momentum=0.9, weight_decay=2e-4),
+    "plain": lambda net: sgd(net.parameters(), learning_rate=0.1, momentum=0.0, weight_decay=0.0),
+    "muon": lambda net: muon([net], learning_rate=0.1),
+    "adam": lambda net: torch.optim.Adam(net.parameters(), 0.1),
 }
 
 
@@ -32,14 +33,14 @@ def advance(net, optimiser, steps):
 @pytest.mark.parametrize("done", [0, 3])
 def test_an_optimiser_that_was_saved_goes_on_bit_for_bit(tmp_path, kind, done):
     net = network()
-    optimiser = OPTIMISERS[kind](net.parameters())
+    optimiser = OPTIMISERS[kind](net)
     advance(net, optimiser, range(done))
     checkpoint.write(tmp_path / "net", done, net.state_dict(), {})
     checkpoint.write(tmp_path / "optimiser", done, state_tensors(optimiser), {})
 
     again = network()
     again.load_state_dict(checkpoint.read(tmp_path / "net")[0])
-    resumed = OPTIMISERS[kind](again.parameters())
+    resumed = OPTIMISERS[kind](again)
     restore(resumed, checkpoint.read(tmp_path / "optimiser")[0])
 
     advance(net, optimiser, range(done, 8))

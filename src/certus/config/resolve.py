@@ -41,16 +41,21 @@ def resolve(given: Mapping[str, Any]) -> Config:
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
-    refuse_idle(settings, plain)
     chosen = given.get("options", {})
     known.configure(chosen)
-    return Config(**settings, options=known.defaults() | own | dict(chosen))
+    options = known.defaults() | own | dict(chosen)
+    refuse_idle(settings, options, plain)
+    if options.get("student_view") != "strong":  # a preset's strong view that nobody sees
+        settings |= {name: defaults[name] for name in ("strong", "strength")}
+    return Config(**settings, options=options)
 
 
-def refuse_idle(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse a given setting that would change nothing, unless it has its default or, in a saved run, 0."""
     usual = {f.name: f.default for f in fields(Config)}
     idle = {"strength": "`strong` is not distort"} if settings["strong"] != "distort" else {}
+    if options.get("student_view") != "strong":
+        idle = dict.fromkeys(("strong", "strength"), f"the student of {settings['method']} sees no strong views here")
     if settings["optimiser"] == "muon":
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     for name, reason in idle.items():

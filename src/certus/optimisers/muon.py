@@ -71,11 +71,11 @@ class Muon(torch.optim.Optimizer):
     def move(self, p: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         state, betas = self.state[p], group["betas"]
         if not state:
-            state.update(mean=torch.zeros_like(p), square=torch.zeros_like(p), number=torch.tensor(0))
+            state.update(mean=torch.zeros_like(p), square=torch.zeros_like(p), step=torch.tensor(0))
         state["mean"].lerp_(gradient, 1 - betas[0])
         state["square"].lerp_(gradient.square(), 1 - betas[1])
-        state["number"] += 1
-        update = adam_update(state["mean"], state["square"], int(state["number"]), betas)
+        state["step"] += 1
+        update = adam_update(state["mean"], state["square"], int(state["step"]), betas)
         p.add_(update, alpha=-group["lr"])
 
 
