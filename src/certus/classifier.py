@@ -13,15 +13,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from certus.config import decide, resolve
+from certus.config import resolve
+from certus.config.presets import IMAGES, VECTORS
 from certus.data.dataset import Dataset, Part
 from certus.model import Model, Prediction
 from certus.randomness import untouched_generator
 from certus.training.build import build_on
 from certus.training.loop import fit
-
-VECTORS = {"translate": 0, "flip": False, "noise": 0.1, "dropout": 0.2}
-IMAGES = {"translate": 2, "flip": False, "noise": 0.0, "dropout": 0.3}
+from certus.training.planning import complete_on
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -32,11 +31,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     method : str
         One of `certus methods`.
     steps : int
-        Training steps.
+        Training steps. None: what suits the data.
     network : str or callable
         The name of a network, or a function `() -> nn.Module` that makes one. It maps inputs to logits, and needs
         dropout where certainty is measured.
     learning_rate : float
+        None: what suits the network.
     options : dict
         Options of the method, as in `certus methods NAME`.
     settings : dict
@@ -68,9 +68,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         method: str = "ft-ccl",
         *,
-        steps: int = 300,
+        steps: int | None = None,
         network: str | Callable[[], nn.Module] = "auto",
-        learning_rate: float = 0.1,
+        learning_rate: float | None = None,
         options: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         draws: int = 10,
@@ -115,27 +115,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _train(self, data: Dataset) -> Model:
-        named = {"network": self.network} if isinstance(self.network, str) else {}
+        kind, usual = (VECTORS, "mlp") if len(data.shape) == 1 else (IMAGES, "cnn13")
+        make = None if isinstance(self.network, str) else self.network
+        named = {"steps": self.steps, "learning_rate": self.learning_rate}
         given = {
+            "data": kind,
             "method": self.method,
-            "labels": 0,
-            "validation": 0,
-            "steps": self.steps,
             "seed": int(self.random_state or 0),
-            "learning_rate": self.learning_rate,
-            "labelled_batch": 32,
-            "unlabelled_batch": 96,
-            **(VECTORS if len(data.shape) == 1 else IMAGES),
-            **named,
+            "network": usual if make else self.network,  # an own network is trained as a published one
+            **{name: value for name, value in named.items() if value is not None},
             **(self.settings or {}),
             "options": dict(self.options or {}),
         }
+        given = {name: value for name, value in given.items() if value != "auto" or name != "network"}
         with untouched_generator():
-            make = None if isinstance(self.network, str) else self.network
-            run = build_on(data, decide(resolve(given), data), make, reuse_labelled=True)
+            run = build_on(data, complete_on(data, resolve(given), make=make), make, reuse_labelled=True)
             fit(run)
         mean, std = data.scale
-        return Model(run.method.answers, data.classes, data.shape, mean, std)
+        return Model(run.method.answers, data.classes, data.shape, mean, std, mirror=run.config.mirror)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """The probability of each class, of shape (n, n_classes)."""

@@ -78,6 +78,8 @@ class Model:
         None for a run that has not finished.
     folder : Path or None
         Where the run is saved.
+    mirror : bool
+        Whether it answers with the mean over each image and its mirror image.
     """
 
     nets: tuple[nn.Module, ...]
@@ -87,6 +89,7 @@ class Model:
     std: Tensor
     result: Mapping[str, Any] | None = None
     folder: Path | None = None
+    mirror: bool = False
 
     def normalised(self, images: Tensor) -> Tensor:
         return (images.float() - self.mean.to(images.device)) / self.std.to(images.device)
@@ -112,10 +115,10 @@ class Model:
 
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""
-        mean = torch.stack([probabilities(net, self.normalised, images) for net in self.nets]).mean(0)
+        mean = torch.stack([probabilities(net, self.normalised, images, self.mirror) for net in self.nets]).mean(0)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
-            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed)
+            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.mirror)
         return Prediction(
             labels=mean.argmax(1).numpy(),
             probabilities=mean.numpy(),
@@ -184,4 +187,4 @@ def load(folder: str | Path) -> Model:
     channels_first = (1, -1, *[1] * (len(shape) - 1))
     mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
     result = found.load_result() if found.finished() else None
-    return Model(method.answers, tuple(about["classes"]), shape, mean, std, result, found.path)
+    return Model(method.answers, tuple(about["classes"]), shape, mean, std, result, found.path, config.mirror)

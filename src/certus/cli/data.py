@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from certus.cli.flags import argument, flag
-from certus.config.presets import PRESETS
+from certus.config.presets import DATA
 from certus.data import DATASETS, OFFICIAL, data_folder, fetch, load
 from certus.errors import CertusError, UsageError
 
@@ -57,7 +57,7 @@ def about(name: str, root: str) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": name,
         "about": DATASETS[name].about,
-        "preset": PRESETS.get(name, {}),
+        "preset": DATA.get(name, {}),
         "here": True,
     }
     try:

@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 from certus.cli.flags import Flag
 from certus.config import Config
-from certus.config.presets import PRESETS
+from certus.config.presets import BY_DATA_SET
 from certus.config.settings import GROUPS
 from certus.methods import METHODS, recipe
 from certus.methods.recipe import shown
@@ -16,13 +16,12 @@ from certus.methods.recipe import shown
 def config_flags(*skip: str) -> list[Flag]:
     """The settings of a run, except some; those of a group stand together."""
     kinds = get_type_hints(Config)
-    preset = {name for settings in PRESETS.values() for name in settings}
     flags = [
         Flag(
             f.name,
             kinds[f.name],
             f.metadata["help"],
-            default="by data set" if f.name in preset else shown(f.default),
+            default="by data set" if f.name in BY_DATA_SET else shown(f.default),
             group=f.metadata["group"],
         )
         for f in fields(Config)

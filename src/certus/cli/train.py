@@ -137,9 +137,10 @@ def show_result(result: Mapping[str, Any], folder: RunFolder, as_json: bool) -> 
         return 0
     each = result["test_errors"]
     detail = "  (" + ", ".join(f"{name} {e:.2f} %" for name, e in each.items()) + ")" if len(each) > 1 else ""
+    how = ", mean over each image and its mirror image" if result.get("mirror") else ""
     if result["test_error"] is not None:
-        print(f"Test error {result['test_error']:.2f} %{detail}")
+        print(f"Test error {result['test_error']:.2f} %{detail}{how}")
     elif result["validation_error"] is not None:
-        print(f"Validation error {result['validation_error']:.2f} % (there are no test images)")
+        print(f"Validation error {result['validation_error']:.2f} % (there are no test images){how}")
     print(f"Run: {folder.path}")
     return 0

@@ -1,8 +1,9 @@
 """Settings that suit a data set and a method. None was chosen on a test set.
 
-Those of digits and two moons were chosen on validation labels (benchmarks/tune.py). Those of CIFAR-10, CIFAR-100 and
-SVHN are the original papers', in the units of certus: a weight on a squared error that is averaged over C classes is
-divided by C here, where it is summed; and a supervised loss that is averaged over the labelled images alone needs no
+The network decides which: `sprint` has those of `config/engine.py`, for good answers in minutes. The others have those
+below. Those of digits and two moons were chosen on validation labels (benchmarks/tune.py). Those of CIFAR-10, CIFAR-100
+and SVHN are the original papers', in the units of certus: a weight on a squared error that is averaged over C classes
+is divided by C here, where it is summed; and a supervised loss that is averaged over the labelled images alone needs no
 share of labelled images in the weight. Lengths are in 210ths of a run.
 """
 
@@ -10,66 +11,35 @@ from __future__ import annotations
 
 from typing import Any
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "digits": {  # docs/digits.md tells how these were chosen
-        "dropout": 0.2,
-        "translate": 0,  # these digits are centred: shifting them by a pixel hurts
-        "noise": 0.5,
-        "labelled_batch": 32,
-        "unlabelled_batch": 96,
-        "learning_rate": 0.2,
-    },
-    "moons": {
-        "labels": 6,
-        "dropout": 0.1,
-        "translate": 0,
-        "noise": 0.3,
-        "labelled_batch": 12,
-        "unlabelled_batch": 200,
-        "learning_rate": 0.02,
-    },
-    "svhn": {"labels": 1000, "validation": 1000, "dropout": 0.3, "translate": 2},
-    "cifar10": {"labels": 4000, "validation": 1000, "dropout": 0.3, "translate": 2, "flip": True},
-    "cifar100": {"labels": 10000, "validation": 1000, "dropout": 0.3, "translate": 2, "flip": True},
-    "fashion-mnist": {"labels": 1000, "validation": 1000, "dropout": 0.3, "translate": 2, "flip": True},
+from certus.config import engine
+
+FOLDER, IMAGES, VECTORS = (
+    "a folder of pictures",
+    "the images given",
+    "the vectors given",
+)  # kinds of data without a name
+
+DATA: dict[str, dict[str, Any]] = {  # what does not depend on the network
+    "digits": {"translate": 0},  # they are centred: shifting them by a pixel hurts (docs/digits.md)
+    "moons": {"labels": 6, "network": "mlp", "translate": 0, "noise": 0.3},
+    "svhn": {"labels": 1000, "validation": 1000, "translate": 2},
+    "cifar10": {"labels": 4000, "validation": 1000, "translate": 2, "flip": True},
+    "cifar100": {"labels": 10000, "validation": 1000, "translate": 2, "flip": True},
+    "fashion-mnist": {"labels": 1000, "validation": 1000, "translate": 2, "flip": True},
+    FOLDER: {"method": "mean-teacher", "labels": 0, "validation": -1, "flip": True},
+    IMAGES: {"labels": 0, "validation": 0},
+    VECTORS: {"labels": 0, "validation": 0, "network": "mlp", "translate": 0},
 }
 
-FOLDER = "a folder of pictures"  # the name under which its presets are kept
-
-PRESETS[FOLDER] = {
-    "method": "mean-teacher",
-    "labels": 0,
-    "validation": -1,
-    "network": "sprint",
-    "dropout": 0.1,
-    "flip": True,
-    "strong": "distort",
-    "labelled_batch": 64,
-    "unlabelled_batch": 320,
-    "optimiser": "muon",
-    "learning_rate": 0.24,
-    "pace": "linear",
-    "label_smoothing": 0.2,
-    "precision": "auto",
-}
-
-QUICK: dict[str, Any] = {  # for methods with an EMA teacher, in runs of minutes
-    "student_view": "strong",
-    "distance": "cross-entropy",
-    "sharpen": 0.5,
-    "horizon": 0.2,
-    "weight": 1.0,
-    "ramp": 0.0,
-    "warm_up": 0.25,
-}
-TAUGHT = (
-    *("mean-teacher", "mean-teacher-sntg", "mean-teacher-label-propagation", "mean-teacher-fastswa"),
-    *("filtering-ccl", "temperature-ccl", "ft-ccl"),
-)
-ON_PICTURES: dict[tuple[str, str], dict[str, Any]] = {
-    (FOLDER, "supervised"): {"labelled_batch": 250},
-    (FOLDER, "fixmatch"): {"decay": 0.99, "warm_up": 0.25},
-    **{(FOLDER, method): QUICK for method in TAUGHT},
+TRAINING: dict[str, dict[str, Any]] = {  # of every network but sprint
+    "digits": {"dropout": 0.2, "noise": 0.5, "labelled_batch": 32, "unlabelled_batch": 96, "learning_rate": 0.2},
+    "moons": {"dropout": 0.1, "labelled_batch": 12, "unlabelled_batch": 200, "learning_rate": 0.02},
+    "svhn": {"dropout": 0.3},
+    "cifar10": {"dropout": 0.3},
+    "cifar100": {"dropout": 0.3},
+    "fashion-mnist": {"dropout": 0.3},
+    IMAGES: {"dropout": 0.3, "labelled_batch": 32, "unlabelled_batch": 96},
+    VECTORS: {"dropout": 0.2, "noise": 0.1, "labelled_batch": 32, "unlabelled_batch": 96},
 }
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
@@ -186,9 +156,20 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
     ("svhn", "fixmatch"): {**FIXMATCH, "weight_decay": 5e-4},
 }
 
-METHOD_PRESETS = PUBLISHED | TUNED | ON_PICTURES
+METHOD_PRESETS = PUBLISHED | TUNED
 
 EPOCHS = {"digits": 40.0, "moons": 200.0}
+
+
+def recommended(kind: str, method: str, network: str) -> dict[str, Any]:
+    """Settings and options for a kind of data, a method and a network; the rest have their defaults."""
+    if network == "sprint":
+        return DATA.get(kind, {}) | engine.settings(kind, method, METHOD_PRESETS.get((kind, method), {}))
+    return DATA.get(kind, {}) | TRAINING.get(kind, {}) | METHOD_PRESETS.get((kind, method), {})
+
+
+BY_DATA_SET = {name for known in (DATA, TRAINING) for settings in known.values() for name in settings}
+BY_DATA_SET |= engine.EVERYWHERE.keys()  # settings whose default depends on the data and the network
 
 
 def epochs_for(data: str) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from certus.config.presets import FOLDER, METHOD_PRESETS, PRESETS
+from certus.config.presets import DATA, FOLDER, recommended
 from certus.config.settings import Config, checked_types
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
@@ -32,12 +32,15 @@ def resolve(given: Mapping[str, Any]) -> Config:
     defaults: dict[str, Any] = {f.name: f.default for f in fields(Config) if f.name != "options"}
     data = plain.get("data", defaults["data"])
     kind = FOLDER if is_folder(data) else data
-    method = (defaults | PRESETS.get(kind, {}) | plain)["method"]
-    known = recipe(method)
-    recommended = METHOD_PRESETS.get((kind, method), {})
-    own = {name: value for name, value in recommended.items() if name in known.defaults()}
-    around = {name: value for name, value in recommended.items() if name not in own}
-    settings = defaults | PRESETS.get(kind, {}) | around | plain
+    basic = defaults | DATA.get(kind, {}) | plain
+    known = recipe(basic["method"])
+    network = quick_network(basic["network"], basic["device"])
+    preset = recommended(kind, known.name, network)
+    own = {name: value for name, value in preset.items() if name in known.defaults()}
+    around = {name: value for name, value in preset.items() if name in defaults}
+    settings = defaults | around | plain | {"network": network}
+    if network == "sprint" and "mirror" not in plain:
+        settings["mirror"] = settings["flip"]
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
@@ -45,17 +48,32 @@ def resolve(given: Mapping[str, Any]) -> Config:
     known.configure(chosen)
     options = known.defaults() | own | dict(chosen)
     refuse_idle(settings, options, plain)
-    if options.get("student_view") != "strong":  # a preset's strong view that nobody sees
+    if not strong_views(settings, options):  # a preset that nobody sees
         settings |= {name: defaults[name] for name in ("strong", "strength")}
     return Config(**settings, options=options)
+
+
+def quick_network(name: str, device: str) -> str:
+    """Without a GPU images are learnt by `sprint`, unless another network is asked for."""
+    accelerated = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    return "sprint" if name == "auto" and not accelerated else name
+
+
+def strong_views(settings: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """Whether the student sees any."""
+    return options.get("student_view") == "strong" or settings["labelled_view"] == "strong"
 
 
 def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse a given setting that would change nothing, unless it has its default or, in a saved run, 0."""
     usual = {f.name: f.default for f in fields(Config)}
     idle = {"strength": "`strong` is not distort"} if settings["strong"] != "distort" else {}
-    if options.get("student_view") != "strong":
+    if not strong_views(settings, options):
         idle = dict.fromkeys(("strong", "strength"), f"the student of {settings['method']} sees no strong views here")
+    if settings["method"] != "supervised" and options.get("student_view") != "strong":
+        idle["labelled_view"] = (
+            f"with weak views of unlabelled images {settings['method']} sees labelled ones weakly too"
+        )
     if settings["optimiser"] == "muon":
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     for name, reason in idle.items():

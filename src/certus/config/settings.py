@@ -53,6 +53,10 @@ class Config:
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
     flip: bool = setting(VIEWS, False, "mirror left to right at random")
+    labelled_view: str = setting(
+        VIEWS, "weak", "view of labelled images for the student: weak or strong", one_of("weak", "strong")
+    )
+    mirror: bool = setting(VIEWS, False, "answer with the mean over each image and its mirror image")
     strong: str = setting(
         VIEWS,
         "randaugment",
@@ -75,7 +79,10 @@ class Config:
     momentum: float = setting(TRAINING, 0.9, "momentum of SGD", between(0, 0.999))
     weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", at_least(0))
     warm_up: float = setting(
-        TRAINING, 0.0, "share of the run, at its start, that learns from the labels alone", between(0, 0.9)
+        TRAINING,
+        0.0,
+        "share of the run, at its start, that learns from the labels alone; −1: by its length",
+        lambda name, value: None if value == -1 else between(0, 0.9)(name, value),
     )
     label_smoothing: float = setting(
         TRAINING, 0.0, "share of each label that is spread over all classes", between(0, 0.9)

@@ -30,6 +30,7 @@ class BuildContext:
     normalised: Callable[[Tensor], Tensor]
     weak: Augmentation
     smoothing: float = 0.0  # of the labels
+    labelled_view: str = "weak"  # or strong
 
     def weak_view(self, indices: Tensor, generator: torch.Generator) -> Tensor:
         """These training images, normalised and under the weak augmentation."""

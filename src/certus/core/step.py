@@ -53,7 +53,8 @@ class Step:
     def view(self, name: str, kind: str = "weak") -> Tensor:
         """The batch under the augmentation of this kind that belongs to perturbation `name`.
 
-        Kind `mixed` is weak for labelled images and strong for the others. A strong view has its own random numbers.
+        Kind `mixed` is strong for unlabelled images; labelled ones have the view `labelled`, usually the weak one. A
+        strong view has its own random numbers.
         """
 
         def make() -> Tensor:
@@ -61,7 +62,7 @@ class Step:
                 noise = f"view {name}" if kind == "weak" else f"{kind} view {name}"
                 return to_channels_last(self.views[kind](self.batch.images, self.generator(noise)))
             n = self.batch.labelled
-            parts = {"weak": self.batch.images[:n], "strong": self.batch.images[n:]}
+            parts = {"labelled": self.batch.images[:n], "strong": self.batch.images[n:]}
             there = {k: part for k, part in parts.items() if len(part)}  # a warm-up has labelled images alone
             views = [self.views[k](part, self.generator(f"{k} part of view {name}")) for k, part in there.items()]
             return to_channels_last(torch.cat(views))

@@ -18,11 +18,12 @@ class Options:
 
 def supervised(context: BuildContext, options: Options) -> Method:  # noqa: ARG001 (every method has one signature)
     student = context.network(0)
+    kind = "weak" if context.labelled_view == "weak" else "mixed"  # all images of its batches are labelled
     return Method(
         name="supervised",
         students=(student,),
         answers=(student,),
-        terms={"supervised": CrossEntropy(See(student, "a"), context.smoothing)},
+        terms={"supervised": CrossEntropy(See(student, "a", kind), context.smoothing)},
         sees="labelled",
     )
 

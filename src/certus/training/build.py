@@ -41,10 +41,10 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
 
     `reuse_labelled`: without unlabelled images, the labelled ones are used in their place.
     """
-    if len(data.shape) == 1 and (config.translate or config.flip):
+    if len(data.shape) == 1 and (config.translate or config.flip or config.mirror):
         raise UsageError(
-            f"{config.data} holds vectors, which cannot be shifted or mirrored: set `translate` to 0 and turn `flip` "
-            "off, or use `noise`."
+            f"{config.data} holds vectors, which cannot be shifted or mirrored: set `translate` to 0, turn `flip` and "
+            "`mirror` off, or use `noise`."
         )
     parts = split_of(config, data)
     held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
@@ -68,6 +68,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         normalised=data.normalised,
         weak=views["weak"],
         smoothing=config.label_smoothing,
+        labelled_view=config.labelled_view,
     )
     method = make_method(config, context)
     if method.sees == "both" and not len(parts.unlabelled):
@@ -100,13 +101,14 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
 
 
 def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:
-    """Weak views as the settings say, and strong ones on top of them."""
+    """Weak views as the settings say, and strong ones on top of them; the view of labelled images is one of them."""
     gentle = weak(config.translate, config.flip, config.noise)
-    if data.train.images.dtype == torch.uint8 and config.strong == "distort":
-        return {"weak": gentle, "strong": Distort(config.flip, config.strength)}
-    if data.train.images.dtype == torch.uint8:
-        return {"weak": gentle, "strong": Chain((gentle, RandAugment(*data.scale)))}
-    return {"weak": gentle, "strong": Chain((gentle, Noise(2 * config.noise or 0.5)))}  # no pixels: more noise
+    strong: Augmentation = Chain((gentle, Noise(2 * config.noise or 0.5)))  # without pixels: more noise
+    if len(data.shape) == 3 and config.strong == "distort":
+        strong = Distort(config.flip, config.strength)
+    elif data.train.images.dtype == torch.uint8:
+        strong = Chain((gentle, RandAugment(*data.scale)))
+    return {"weak": gentle, "strong": strong, "labelled": strong if config.labelled_view == "strong" else gentle}
 
 
 def make_networks(

@@ -11,6 +11,7 @@ from certus.certainty.metrics import METRICS
 from certus.certainty.scores import error
 from certus.certainty.streaming import Moments
 from certus.data import Part
+from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, has_dropout
 from certus.randomness import seed_global
@@ -20,25 +21,39 @@ Normalise = Callable[[Tensor], Tensor]  # images as stored -> what networks see
 
 
 @torch.no_grad()
-def probabilities(net: nn.Module, normalise: Normalise, images: Tensor, batch: int = BATCH) -> Tensor:
-    """The clean answers (N, C) to stored images, no augmentation."""
+def probabilities(
+    net: nn.Module, normalise: Normalise, images: Tensor, mirror: bool = False, batch: int = BATCH
+) -> Tensor:
+    """The clean answers (N, C) to stored images; `mirror`: the mean over each image and its mirror image."""
     device = next(net.parameters()).device
     parts = []
     for part in images.split(batch):
         x = normalise(part.to(device))
         stages = nn.Sequential(*quick_stages(net, x))
         with evaluating(stages):
-            parts.append(stages(x).softmax(1).cpu())
+            parts.append(torch.stack([stages(seen).softmax(1) for seen in both_sides(x, mirror)]).mean(0).cpu())
     return torch.cat(parts)
+
+
+def both_sides(x: Tensor, mirror: bool) -> tuple[Tensor, ...]:
+    """The images, and with `mirror` also as they are seen in a mirror."""
+    return (x, to_channels_last(x.flip(-1))) if mirror else (x,)
 
 
 @torch.no_grad()
 def uncertainties(
-    nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, passes: int = 10, seed: int = 0, batch: int = BATCH
+    nets: Sequence[nn.Module],
+    normalise: Normalise,
+    images: Tensor,
+    passes: int = 10,
+    seed: int = 0,
+    mirror: bool = False,
+    batch: int = BATCH,
 ) -> dict[str, Tensor]:
     """Every metric (N,) of T answers of each network under dropout to the images as they are.
 
-    Draws have no views of their own and differ only from the first dropout on: all before it is computed once.
+    Draws have no views of their own and differ only from the first dropout on: all before it is computed once. With
+    `mirror` every other draw is an answer to the mirror image.
     """
     device = next(nets[0].parameters()).device
     parts: dict[str, list[Tensor]] = {name: [] for name in METRICS}
@@ -47,11 +62,11 @@ def uncertainties(
         for n, net in enumerate(nets):
             first, *others = quick_stages(net, x)
             with dropout_only(nn.ModuleList([first, *others])):
-                trunk = first(x) if others else x
+                trunks = [first(seen) if others else seen for seen in both_sides(x, mirror)]
                 rest = nn.Sequential(*(others or [first]))
                 for t in range(passes):
                     seed_global(seed + n, "evaluation draw", i, t, device=device)
-                    drawn = rest(trunk).softmax(1)
+                    drawn = rest(trunks[t % len(trunks)]).softmax(1)
                     moments = moments or Moments(len(x), drawn.shape[1], device)
                     moments.add(drawn)
         for name, values in parts.items():
@@ -59,18 +74,23 @@ def uncertainties(
     return {name: torch.cat(values) for name, values in parts.items()}
 
 
-def answers(nets: Sequence[nn.Module], normalise: Normalise, part: Part, seed: int) -> dict[str, Tensor]:
+def answers(
+    nets: Sequence[nn.Module], normalise: Normalise, part: Part, seed: int, mirror: bool = False
+) -> dict[str, Tensor]:
     """The answers that a run keeps: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
 
     The metrics are those of ten draws of the first network, if it has dropout.
     """
     found = {
-        "probabilities": torch.stack([probabilities(net, normalise, part.images) for net in nets]),
+        "probabilities": torch.stack([probabilities(net, normalise, part.images, mirror) for net in nets]),
         "labels": part.labels,
     }
-    return found | (uncertainties(nets[:1], normalise, part.images, 10, seed) if has_dropout(nets[0]) else {})
+    drawn = uncertainties(nets[:1], normalise, part.images, 10, seed, mirror) if has_dropout(nets[0]) else {}
+    return found | drawn
 
 
-def errors(nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, labels: Tensor) -> list[float]:
+def errors(
+    nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, labels: Tensor, mirror: bool = False
+) -> list[float]:
     """Each network's error; a circle's result is their mean, never their ensemble's."""
-    return [error(probabilities(net, normalise, images), labels) for net in nets]
+    return [error(probabilities(net, normalise, images, mirror), labels) for net in nets]

@@ -213,7 +213,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     """Read the test set, once: each answering network's error and their mean, and its answer to each image."""
     test, nets, each = run.data.test, run.method.answers, []
     if nets and len(test):
-        predictions = answers(nets, run.data.normalised, test, run.config.seed)
+        predictions = answers(nets, run.data.normalised, test, run.config.seed, run.config.mirror)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
         put(folder.predictions, save(predictions))
     validation = run.validation_errors()
@@ -226,6 +226,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "test_error": fmean(each) if each else None,
         "test_errors": {role(net): e for net, e in zip(nets, each, strict=False)},
         "validation_error": fmean(validation) if validation else None,
+        "mirror": run.config.mirror,
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }

@@ -112,8 +112,8 @@ class Run:
 
     def validation_errors(self) -> list[float]:
         """Of each answering network; empty without validation images."""
-        part = self.validation
-        return errors(self.method.answers, self.data.normalised, part.images, part.labels) if len(part) else []
+        part, mirror = self.validation, self.config.mirror
+        return errors(self.method.answers, self.data.normalised, part.images, part.labels, mirror) if len(part) else []
 
 
 def unwatched(name: str) -> AbstractContextManager[None]:  # noqa: ARG001 (a phase has a name)

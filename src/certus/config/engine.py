@@ -1,0 +1,85 @@
+"""The engine: what makes good answers in minutes on a machine without a GPU.
+
+Network `sprint`, optimiser Muon, and methods that learn from strong views. Chosen on validation labels, with the same
+number of trials for supervised, mean-teacher, ft-ccl and fixmatch (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from certus.config.settings import Config
+
+EVERYWHERE: dict[str, Any] = {
+    "dropout": 0.1,
+    "labelled_batch": 64,
+    "unlabelled_batch": 320,
+    "optimiser": "muon",
+    "learning_rate": 0.24,
+    "pace": "linear",
+    "label_smoothing": 0.2,
+    "strong": "distort",
+    "precision": "auto",
+}
+
+TAUGHT = (
+    *("mean-teacher", "mean-teacher-sntg", "mean-teacher-label-propagation", "mean-teacher-fastswa"),
+    *("filtering-ccl", "temperature-ccl", "ft-ccl"),
+)
+BY_METHOD: dict[str, dict[str, Any]] = {
+    "supervised": {"labelled_batch": 250},
+    "fixmatch": {"decay": 0.99, "warm_up": -1.0},
+    **{
+        method: {
+            "warm_up": -1.0,
+            "student_view": "strong",
+            "distance": "cross-entropy",
+            "sharpen": 0.5,
+            "horizon": 0.2,
+            "weight": 1.0,
+            "ramp": 0.0,
+        }
+        for method in TAUGHT
+    },
+}
+BY_DATA: dict[str, dict[str, Any]] = {}
+
+OF_TRAINING = (  # what a paper's authors chose for another optimiser and network
+    *("dropout", "labelled_batch", "unlabelled_batch", "learning_rate", "momentum", "weight_decay", "translate"),
+)
+
+
+def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, Any]:
+    """For this kind of data and method; of the method's published settings, those that the engine does not replace."""
+    options = {name: value for name, value in published.items() if name not in OF_TRAINING}
+    return EVERYWHERE | BY_DATA.get(kind, {}) | options | BY_METHOD.get(method, {})
+
+
+# How a run is laid out in the time that it has
+
+FEW = 400  # steps below which smaller batches, and so more steps, are better
+WARM_IMAGES = 60_000  # labelled images that a warm-up sees, each many times
+LEAST, MOST = 0.1, 0.7  # shares of the steps that a warm-up has
+STEPS = {"digits": 400}  # of a run whose length was not asked for
+
+
+def usual_steps(data: str) -> int:
+    """How long a run is when nothing else is asked for: about ten minutes on two cores for pictures of 32×32."""
+    return STEPS.get(data, 1500)
+
+
+def warm_share(steps: int, images: int) -> float:
+    """The share of the steps, of so many images each, that learn from labels alone."""
+    return min(MOST, max(LEAST, WARM_IMAGES / images / steps))
+
+
+def smaller_batches(config: Config, steps: int) -> Config | None:
+    """Half the batch where only few steps fit into the time; None where the batch is right, or not the engine's."""
+    usual = EVERYWHERE | BY_METHOD.get(config.method, {})
+    part = config.labelled_batch / usual["labelled_batch"], config.unlabelled_batch / usual["unlabelled_batch"]
+    ours = config.network == "sprint" and part[0] == part[1] and part[0] in (1.0, 0.5)
+    if steps >= FEW or not ours:
+        return None
+    return replace(config, labelled_batch=config.labelled_batch // 2, unlabelled_batch=config.unlabelled_batch // 2)
