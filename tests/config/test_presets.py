@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from certus.config import Config, resolve
-from certus.config.presets import FOLDER, METHOD_PRESETS, PRESETS, PUBLISHED, TUNED
+from certus.config import engine
+from certus.config.presets import DATA, FOLDER, METHOD_PRESETS, PUBLISHED, TRAINING, TUNED
 from certus.data import DATASETS
 from certus.methods import METHODS
 from certus.training.build import build
@@ -19,16 +20,53 @@ SETTINGS = {f.name for f in fields(Config)} - {"options"}
 RIVALS = [name for name in METHODS if name != "supervised" and not name.endswith("ccl")]
 
 
+def value(config: Config, name: str) -> object:
+    return config.options[name] if name in METHODS[config.method].defaults() else getattr(config, name)
+
+
 @pytest.mark.parametrize(("data", "method"), METHOD_PRESETS)
-def test_every_preset_is_taken_whole(data: str, method: str, tmp_path: Path) -> None:
-    config = resolve({"data": str(tmp_path) if data == FOLDER else data, "method": method})
-    assert data in DATASETS or data == FOLDER
-    for name, value in METHOD_PRESETS[data, method].items():
-        assert (config.options[name] if name in METHODS[method].defaults() else getattr(config, name)) == value
+def test_every_preset_is_taken_whole(data: str, method: str) -> None:
+    config = resolve({"data": data, "method": method, "network": "mlp" if data == "moons" else "cnn13"})
+    assert data in DATASETS
+    assert config.optimiser == "sgd"
+    for name, expected in (DATA[data] | TRAINING[data] | METHOD_PRESETS[data, method]).items():
+        if name != "network":
+            assert value(config, name) == expected or name in METHOD_PRESETS[data, method]
+    for name, expected in METHOD_PRESETS[data, method].items():
+        assert value(config, name) == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", ["digits", "cifar10", "svhn", "fashion-mnist", FOLDER])
+def test_without_a_gpu_every_method_has_the_engine(data: str, method: str, tmp_path: Path) -> None:
+    config = resolve({"data": str(tmp_path) if data == FOLDER else data, "method": method, "device": "cpu"})
+    assert (config.network, config.optimiser, config.precision) == ("sprint", "muon", "auto")
+    assert config.mirror == config.flip == (data not in ("digits", "svhn"))
+    for name, expected in engine.BY_METHOD.get(method, {}).items():
+        assert value(config, name) == expected
+    for name, expected in METHOD_PRESETS.get((data, method), {}).items():  # a paper's λ and ε, not its rate
+        kept = name in METHODS[method].defaults() and name not in engine.BY_METHOD.get(method, {})
+        assert not kept or value(config, name) == expected
+
+
+@pytest.mark.parametrize("network", ["cnn13", "wrn-28"])
+def test_another_network_has_the_published_settings(network: str) -> None:
+    config = resolve({"data": "cifar10", "method": "mean-teacher", "network": network})
+    assert (config.optimiser, config.learning_rate, config.pace, config.mirror) == ("sgd", 0.1, "cosine", False)
+    assert config.options["weight"] == 10
+    assert config.options["student_view"] == "weak"
+
+
+def test_with_a_gpu_the_published_settings_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert resolve({"data": "cifar10"}).optimiser == "sgd"
+    assert resolve({"data": "cifar10", "device": "cpu"}).network == "sprint"
+    assert resolve({"data": "cifar10", "network": "sprint"}).optimiser == "muon"
 
 
 def test_presets_of_data_sets_are_settings() -> None:
-    assert all(set(values) <= SETTINGS for values in PRESETS.values())
+    assert all(set(values) <= SETTINGS for known in (DATA, TRAINING, engine.BY_DATA) for values in known.values())
+    assert engine.EVERYWHERE.keys() <= SETTINGS
 
 
 def test_published_and_tuned_ones_do_not_meet() -> None:

@@ -45,7 +45,10 @@ def test_a_run_of_some_epochs_has_that_many_steps() -> None:
 
 def test_everything_is_decided() -> None:
     config = complete(resolve({"data": "digits"}))
-    assert (config.network, config.device) == ("cnn13-small", "cuda" if torch.cuda.is_available() else "cpu")
+    expected = ("cnn13-small", "cuda") if torch.cuda.is_available() else ("sprint", "cpu")
+    assert (config.network, config.device) == expected
+    assert config.precision in ("fp32", "bf16")
+    assert config.warm_up > 0
     assert config.width > 0
     assert config.threads > 0
     assert config.steps > 0

@@ -21,7 +21,7 @@ def add(amount):
 
 def step(number=0):
     batch = Batch(IMAGES, LABELS, torch.arange(6), labelled=2)
-    return Step(batch, Clock(number, 10, 6), {"weak": add(100), "strong": add(200)}, seed=0)
+    return Step(batch, Clock(number, 10, 6), {"weak": add(100), "strong": add(200), "labelled": add(100)}, seed=0)
 
 
 def test_each_part_has_its_own_view():

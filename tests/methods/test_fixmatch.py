@@ -49,8 +49,11 @@ def test_the_term_is_the_loop_over_images(data, threshold, view):
     training = run("fixmatch", {"threshold": threshold, "student_view": view, "weight": 0.6}, data, steps=4)
     step, (student,) = training.step(4), training.method.students
     loss = training.method.losses(step)["pseudo"].item()
-    weak = step.learn(student, "a").detach().double().softmax(1).tolist()
-    learned = step.learn(student, "a", view).detach().double().softmax(1).tolist()
+    if view == "strong":
+        weak, learned = step.stochastic_answer(student, "b"), step.learn(student, "a", "mixed")
+    else:
+        weak = learned = step.learn(student, "a")
+    weak, learned = (logits.detach().double().softmax(1).tolist() for logits in (weak, learned))
     total, kept = 0.0, 0
     for p, q in zip(weak, learned, strict=True):
         if max(p) >= threshold:
@@ -80,14 +83,14 @@ def test_a_hard_label_is_certain_of_the_most_likely_class(seed, count):
         assert got == [float(c == given_.index(max(given_))) for c in range(4)]
 
 
-def test_statistics_come_from_the_weak_view_alone():
+def test_statistics_come_from_the_views_that_learn():
     training = run("fixmatch", {"threshold": 0.0}, steps=2)
     (student,) = training.method.students
     alone = deepcopy(student)
     step = training.step(2)
     training.method.losses(step)
-    See(alone, "a")(training.step(2))
-    assert not torch.equal(step.view("a", "strong"), step.view("a"))
+    See(alone, "a", "mixed")(training.step(2))
+    assert not torch.equal(step.view("a", "mixed"), step.view("a"))
     moved, expected = dict(student.named_buffers()), dict(alone.named_buffers())
     assert moved
     assert all(torch.equal(moved[name], expected[name]) for name in moved)
@@ -96,12 +99,20 @@ def test_statistics_come_from_the_weak_view_alone():
 def test_gradient_comes_through_the_strong_view_alone():
     training = run("fixmatch", {"threshold": 0.0}, steps=2)
     step, (student,) = training.step(2), training.method.students
-    weak, strong = step.learn(student, "a"), step.learn(student, "a", "strong")
-    weak.retain_grad()
+    weak, strong = step.stochastic_answer(student, "b"), step.learn(student, "a", "mixed")
     strong.retain_grad()
     training.method.terms["pseudo"](step).backward()
-    assert weak.grad is None
+    assert not weak.requires_grad
     assert strong.grad.abs().max() > 0
+
+
+def test_labels_and_pseudo_labels_are_learnt_in_one_forward():
+    training = run("fixmatch", {"threshold": 0.0}, steps=2)
+    (student,) = training.method.students
+    seen = []
+    student.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
+    training.method.losses(training.step(2))
+    assert sorted(seen) == [False, True]
 
 
 def test_a_threshold_that_no_answer_reaches_leaves_only_the_labels():

@@ -1,50 +1,122 @@
-"""How long a run is: steps from minutes, and on how many threads."""
+"""How long a run is: steps from minutes, on how many threads, with which batches and warm-up."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certus.config import Config, resolve
+from certus.config.engine import FEW, usual_steps, warm_share
+from certus.data import load
 from certus.errors import UsageError
 from certus.training import planning
-from certus.training.planning import check_length, complete, seconds_per_step
+from certus.training.planning import Cost, check_length, complete, cost
 
 SMALL = {"data": "moons", "labels": 6, "width": 4}
+DIGITS = {"data": "digits", "labels": 20, "width": 8, "threads": 1}
 
 
-def slow_threads(config: Config) -> float:
+def costs(seconds: float) -> object:
+    """A step of 384 images takes so long; of fewer, less; of a warm-up, half."""
+
+    def costs_of(config: Config, *_: object) -> Cost:
+        images = config.labelled_batch + (0 if config.method == "supervised" else config.unlabelled_batch)
+        return Cost(seconds * images / 384 / 2, seconds * images / 384)
+
+    return costs_of
+
+
+def slow_threads(config: Config, *_: object) -> Cost:
     """On a busy machine: two threads wait for each other."""
-    return 0.5 if config.threads > 1 else 0.1
+    return Cost(0.5, 0.5) if config.threads > 1 else Cost(0.1, 0.1)
 
 
-def quick_threads(config: Config) -> float:
-    return 0.1 / config.threads
+def quick_threads(config: Config, *_: object) -> Cost:
+    return Cost(0.1 / config.threads, 0.1 / config.threads)
 
 
 @pytest.mark.parametrize(("timed", "threads", "steps"), [(slow_threads, 1, 600), (quick_threads, 2, 1200)])
 def test_minutes_take_the_quicker_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, timed: object, threads: int, steps: int
 ) -> None:
-    monkeypatch.setattr(planning, "seconds_per_step", timed)
+    monkeypatch.setattr(planning, "cost", timed)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     config = complete(resolve(SMALL), minutes=1)
-    assert (config.threads, config.steps) == (threads, steps)
+    assert config.threads == threads
+    assert 0.99 * steps <= config.steps <= steps  # the time that planning took is part of the minutes
 
 
 def test_threads_that_were_given_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "seconds_per_step", slow_threads)
+    monkeypatch.setattr(planning, "cost", slow_threads)
     config = complete(resolve({**SMALL, "threads": 2}), minutes=1)
-    assert (config.threads, config.steps) == (2, 120)
+    assert config.threads == 2
+    assert 118 <= config.steps <= 120
 
 
 def test_a_run_has_at_least_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "seconds_per_step", lambda _: 100.0)
+    monkeypatch.setattr(planning, "cost", lambda *_: Cost(100.0, 100.0))
     assert complete(resolve(SMALL), minutes=0.01).steps == 1
 
 
+@pytest.mark.parametrize("method", ["mean-teacher", "ft-ccl", "fixmatch"])
+@pytest.mark.parametrize("minutes", [1, 10, 180])
+def test_warm_up_and_batches_follow_the_minutes(monkeypatch: pytest.MonkeyPatch, method: str, minutes: int) -> None:
+    monkeypatch.setattr(planning, "cost", costs(0.4))
+    config = complete(resolve({**DIGITS, "method": method}), minutes=minutes)
+    batch = config.labelled_batch + config.unlabelled_batch
+    assert config.warm_up == warm_share(config.steps, batch, 20)
+    spent = config.steps * (config.warm_up * 0.2 + (1 - config.warm_up) * 0.4) * batch / 384
+    assert 0.98 * 60 * minutes <= spent <= 60 * minutes
+    assert batch == (192 if minutes == 1 else 384)
+
+
+def test_batches_that_were_given_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "cost", costs(0.4))
+    config = complete(resolve({**DIGITS, "unlabelled_batch": 300}), minutes=0.2)
+    assert config.steps < FEW
+    assert (config.labelled_batch, config.unlabelled_batch) == (64, 300)
+
+
+def test_supervised_learning_has_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "cost", costs(0.4))
+    config = complete(resolve({**DIGITS, "method": "supervised"}), minutes=1)
+    assert config.warm_up == 0
+    assert config.labelled_batch == 125
+
+
+@given(st.integers(1, 100_000), st.integers(1, 1000), st.integers(0, 50_000))
+def test_a_warm_up_is_a_share(steps: int, batch: int, labels: int) -> None:
+    share = warm_share(steps, batch, labels)
+    assert 0 < share < 0.9
+    assert warm_share(2 * steps, batch, labels) <= share <= warm_share(steps, batch, labels + 100)
+
+
+@given(st.floats(0.001, 10), st.floats(0.001, 10), st.floats(0.1, 1000), st.integers(0, 5000))
+def test_as_many_steps_as_fit(warm: float, full: float, seconds: float, labels: int) -> None:
+    def share(steps: int) -> float:
+        return warm_share(steps, 384, labels)
+
+    def time(steps: int) -> float:
+        return steps * (share(steps) * warm + (1 - share(steps)) * full)
+
+    steps = Cost(warm, full).steps(seconds, share)
+    assert steps == 1 or time(steps) <= seconds
+    if warm <= full:  # otherwise the time is not monotonous
+        assert time(steps + 1) > seconds * (1 - 1e-9) or time(1) > seconds
+
+
+def test_a_length_that_was_not_asked_for() -> None:
+    config = complete(resolve(DIGITS))
+    assert config.steps == usual_steps("digits")
+    assert config.warm_up == warm_share(config.steps, config.labelled_batch + config.unlabelled_batch, 20)
+
+
 def test_timing_takes_a_few_steps_and_leaves_no_trace() -> None:
-    config = complete(resolve({**SMALL, "threads": 1, "steps": 5, "method": "mean-teacher", "warm_up": 0.4}))
-    assert 0 < seconds_per_step(config) < 10
+    given = {**DIGITS, "labelled_batch": 4, "unlabelled_batch": 8, "steps": 5, "method": "mean-teacher"}
+    found = cost(complete(resolve(given)), load("digits"))
+    assert 0 < found.warm < 10
+    assert 0 < found.full < 10
 
 
 @pytest.mark.parametrize("given", [(1, 2, None), (None, 1, 1), (0, None, None), (None, None, float("nan"))])

@@ -60,8 +60,9 @@ def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, 
 # How a run is laid out in the time that it has
 
 FEW = 400  # steps below which smaller batches, and so more steps, are better
-WARM_IMAGES = 60_000  # labelled images that a warm-up sees, each many times
-LEAST, MOST = 0.1, 0.7  # shares of the steps that a warm-up has
+SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labelled one of supervised learning
+PASSES, IMAGES = 16, 20_000  # a warm-up passes so often over the labelled images, and over so many at least
+LEAST, MOST = 0.1, 0.85  # shares of the steps that a warm-up has
 STEPS = {"digits": 400}  # of a run whose length was not asked for
 
 
@@ -70,16 +71,15 @@ def usual_steps(data: str) -> int:
     return STEPS.get(data, 1500)
 
 
-def warm_share(steps: int, images: int) -> float:
-    """The share of the steps, of so many images each, that learn from labels alone."""
-    return min(MOST, max(LEAST, WARM_IMAGES / images / steps))
+def warm_share(steps: int, batch: int, labels: int) -> float:
+    """The share of the steps that learn from labels alone."""
+    return min(MOST, max(LEAST, max(PASSES * labels, IMAGES) / batch / steps))
 
 
-def smaller_batches(config: Config, steps: int) -> Config | None:
-    """Half the batch where only few steps fit into the time; None where the batch is right, or not the engine's."""
+def smaller_batches(config: Config) -> Config | None:
+    """For a run of few steps; None where the batch is not the engine's usual one."""
     usual = EVERYWHERE | BY_METHOD.get(config.method, {})
-    part = config.labelled_batch / usual["labelled_batch"], config.unlabelled_batch / usual["unlabelled_batch"]
-    ours = config.network == "sprint" and part[0] == part[1] and part[0] in (1.0, 0.5)
-    if steps >= FEW or not ours:
+    sizes = (config.labelled_batch, config.unlabelled_batch)
+    if config.network != "sprint" or sizes != (usual["labelled_batch"], usual["unlabelled_batch"]):
         return None
-    return replace(config, labelled_batch=config.labelled_batch // 2, unlabelled_batch=config.unlabelled_batch // 2)
+    return replace(config, labelled_batch=SMALL.get(sizes[0], sizes[0]), unlabelled_batch=SMALL[sizes[1]])

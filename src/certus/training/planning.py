@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from certus.config import Config, decide, steps_per_epoch
-from certus.config.engine import smaller_batches, usual_steps, warm_share
+from certus.config import Config, decide, split_of, steps_per_epoch
+from certus.config.engine import FEW, smaller_batches, usual_steps, warm_share
 from certus.config.presets import epochs_for
 from certus.data import Dataset, load
 from certus.errors import UsageError
@@ -34,38 +34,42 @@ def complete_on(
 ) -> Config:
     """The same for data that are loaded already. `make` builds the user's own network."""
     decided = decide(config, data)
-    if not decided.steps and minutes is not None:
+    if decided.steps:
+        return warmed_up(decided, data)
+    if minutes is not None:
         return within(decided, data, minutes, choose_threads=not config.threads, make=make)
-    if not decided.steps:
-        wanted = epochs if epochs is not None else epochs_for(config.data)
-        engine = epochs is None and config.network == "sprint"
-        steps = usual_steps(config.data) if engine else max(1, round(wanted * steps_per_epoch(decided, data)))
-        decided = replace(decided, steps=steps)
-    return warmed_up(decided)
+    if epochs is None and config.network == "sprint":
+        return warmed_up(replace(decided, steps=usual_steps(config.data)), data)
+    wanted = epochs_for(config.data) if epochs is None else epochs
+    return warmed_up(replace(decided, steps=max(1, round(wanted * steps_per_epoch(decided, data)))), data)
 
 
-def warmed_up(config: Config) -> Config:
+def warmed_up(config: Config, data: Dataset) -> Config:
     """With the warm-up that suits its number of steps, if that is left open."""
-    images = config.labelled_batch + config.unlabelled_batch
-    return config if config.warm_up >= 0 else replace(config, warm_up=warm_share(config.steps, images))
+    return config if config.warm_up >= 0 else replace(config, warm_up=warm_up(config, config.steps, data))
+
+
+def warm_up(config: Config, steps: int, data: Dataset) -> float:
+    batch = config.labelled_batch + config.unlabelled_batch
+    return warm_share(steps, batch, len(split_of(config, data).labelled))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a step: one that learns from labels alone, and any other, with its share of the validation."""
+    """Seconds of a step: one that learns from labels alone, and any other."""
 
     warm: float
     full: float
 
-    def steps(self, seconds: float, images: int, warming: bool) -> tuple[int, float]:
-        """How many fit, and the share of them that warms up."""
-        if not warming:
-            return max(1, int(seconds / self.full)), 0.0
-        steps, share = max(1, int(seconds / self.full)), 0.0
-        for _ in range(20):  # the share follows from the number of steps, and that from the share
-            share = warm_share(steps, images)
-            steps = max(1, int(seconds / (share * self.warm + (1 - share) * self.full)))
-        return steps, share
+    def steps(self, seconds: float, share: Callable[[int], float]) -> int:
+        """How many fit, where `share` of them warm up: the largest number whose time is not longer."""
+        least, most = 1, max(1, int(seconds / min(self.warm, self.full)))
+        while least < most:
+            middle = (least + most + 1) // 2
+            warm = share(middle)
+            fits = middle * (warm * self.warm + (1 - warm) * self.full) <= seconds
+            least, most = (middle, most) if fits else (least, middle - 1)
+        return least
 
 
 def within(
@@ -74,47 +78,44 @@ def within(
     """With as many steps as fit, by timing a few on a copy that is thrown away; the timing is part of the minutes.
 
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
-    wait for each other at every operation.
+    wait for each other at every operation. Where few steps fit, batches are smaller.
     """
     began, budget = time.perf_counter(), 60 * minutes
+
+    def fitted(config: Config, cost: Cost) -> Config:
+        left = budget - min(LONGEST * budget, time.perf_counter() - began)
+        if config.warm_up >= 0:
+            return replace(config, steps=cost.steps(left, lambda _: config.warm_up))
+        steps = cost.steps(left, lambda steps: warm_up(config, steps, data))
+        return replace(config, steps=steps, warm_up=warm_up(config, steps, data))
+
     candidates = {1, config.threads} if choose_threads else {config.threads}
     costs = {n: cost(replace(config, threads=n), data, make) for n in sorted(candidates)}
-    config = replace(config, threads=min(costs, key=lambda n: costs[n].full))
-    spent, found = costs[config.threads], config
-    while True:
-        left = budget - min(LONGEST * budget, time.perf_counter() - began)
-        steps, share = spent.steps(left, found.labelled_batch + found.unlabelled_batch, config.warm_up < 0)
-        smaller = smaller_batches(found, steps)
-        if smaller is None:
-            return replace(found, steps=steps, warm_up=share if config.warm_up < 0 else config.warm_up)
-        found = smaller
-        spent = cost(found, data, make)
+    threads = min(costs, key=lambda n: costs[n].full)
+    planned = fitted(replace(config, threads=threads), costs[threads])
+    smaller = smaller_batches(replace(config, threads=threads)) if planned.steps < FEW else None
+    return fitted(smaller, cost(smaller, data, make)) if smaller else planned
 
 
 def cost(config: Config, data: Dataset, make: MakeNetwork | None = None) -> Cost:
-    """Of both kinds of step, on a copy that is thrown away."""
+    """Of both kinds of step, each with its share of the validation, on a copy that is thrown away."""
     with threads(config.threads):
         run = build_on(data, replace(config, steps=1_000_000, warm_up=0.0), make, reuse_labelled=True)
-        full = fmean(timed(run, config.threads)) + validation_share(run)
-        if not config.warm_up or run.method.sees != "both":
+        validation = seconds(run.validation_errors, config.threads) / run.batches.per_epoch
+        full = fmean(timed(run)) + validation
+        if not config.warm_up:
             return Cost(full, full)
-        warming = replace(run, config=replace(run.config, warm_up=0.5))
-        return Cost(fmean(timed(warming, config.threads)), full)
+        return Cost(fmean(timed(replace(run, config=replace(run.config, warm_up=0.5)))) + validation, full)
 
 
-def timed(run: Run, threads: int) -> list[float]:
+def timed(run: Run) -> list[float]:
     """Seconds of a few steps."""
     for number in range(WARM):
         run.advance(number)
     times: list[float] = []
     while len(times) < FEWEST or (len(times) < MOST and sum(times) < ENOUGH):
-        times.append(seconds(lambda: run.advance(WARM + len(times)), threads))
+        times.append(seconds(lambda: run.advance(WARM + len(times)), run.config.threads))
     return times
-
-
-def validation_share(run: Run) -> float:
-    """Of the validation at the end of each epoch, in one step."""
-    return seconds(run.validation_errors, run.config.threads) / run.batches.per_epoch
 
 
 def seconds(work: Callable[[], object], threads: int) -> float:
