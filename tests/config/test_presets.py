@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from certus.config import Config, resolve
-from certus.config import engine
+from certus.config import Config, engine, resolve
 from certus.config.presets import DATA, FOLDER, METHOD_PRESETS, PUBLISHED, TRAINING, TUNED
 from certus.data import DATASETS
 from certus.methods import METHODS

@@ -119,15 +119,19 @@ def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
 
 
 def title(run: Run) -> str:
-    """Method, data, network and length of a run."""
+    """Method, data, network and length of a run, and how its time is laid out."""
     config = run.config
     labels = f"{len(run.split.labelled):,} labels" if config.method not in PRETRAINING else "no labels"
     validation = f", {len(run.validation):,} more for validation" if len(run.validation) else ""
     epochs = config.steps / run.batches.per_epoch
+    sizes = {"both": f"{config.labelled_batch} labelled + {config.unlabelled_batch} unlabelled"}
+    images = sizes.get(run.method.sees, f"{run.images_per_step}")
+    warm = f", the first {run.warm_steps:,} on labels alone" if run.warm_steps else ""
+    cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
-        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {config.steps:,} steps "
-        f"({epochs:.3g} epochs), seed {config.seed}"
+        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed {config.seed}\n"
+        f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}"
     )
 
 

@@ -61,7 +61,9 @@ def settings_html(arm: Arm) -> str:
         "network": f"{config.network}, width {config.width}, dropout {config.dropout:g}",
         "batch": f"{config.labelled_batch} + {config.unlabelled_batch}",
         "steps": config.steps,
-        "learning rate": f"{config.learning_rate:g}",
+        "optimiser": f"{config.optimiser}, learning rate {config.learning_rate:g}, {config.precision}",
+        **({"warm-up": f"{100 * config.warm_up:.0f} % of the steps"} if config.warm_up else {}),
+        **({"answers": "mean over each image and its mirror image"} if config.mirror else {}),
         **({"label noise": f"{config.label_noise:g}"} if config.label_noise else {}),
     }
     options = {name.replace("_", " "): value_text(value) for name, value in config.options.items()}
