@@ -27,7 +27,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from minutes_report import ARMS, COLUMNS, TASKS, TIMELESS, USB, Cell, draw, errors, known, read, tables
+from minutes_report import ARMS, COLUMNS, TASKS, TIMELESS, USB, Cell, draw, errors, known, read, tables, whole_lines
 
 from certus.report.text_table import csv_text
 
@@ -52,14 +52,12 @@ def cost(cell: Cell) -> float:
 
 
 def append(file: Path, row: Sequence[Any]) -> None:
-    """In one write, which a kill cannot divide; after a row that was cut off, on a new line."""
-    text = csv_text(COLUMNS, [row])
-    if file.is_file() and file.stat().st_size:
-        whole = file.read_bytes().endswith(b"\n")
-        text = "\n" * (not whole) + text.split("\n", 1)[1]
+    """In one write, in place of a line that was cut off."""
     file.parent.mkdir(parents=True, exist_ok=True)
+    kept, text = whole_lines(file), csv_text(COLUMNS, [row])
     with file.open("ab", buffering=0) as out:
-        out.write(text.encode())
+        out.truncate(len(kept))
+        out.write((text.split("\n", 1)[1] if kept else text).encode())
 
 
 # --- training

@@ -52,12 +52,15 @@ def length(minutes: str) -> str:
     return f"{minutes} minute{'s' * (minutes != '1')}" if minutes else ""
 
 
+def whole_lines(file: Path) -> bytes:
+    """All but a last line that was cut off."""
+    text = file.read_bytes() if file.is_file() else b""
+    return text[: text.rfind(b"\n") + 1]
+
+
 def read(file: Path) -> list[Row]:
-    """The finished cells; a row that was cut off is not one."""
-    if not file.is_file():
-        return []
-    with file.open(newline="") as lines:
-        return [row for row in csv.DictReader(lines) if row["settings"] and row["settings"].endswith("}")]
+    """The finished cells."""
+    return list(csv.DictReader(whole_lines(file).decode().splitlines()))
 
 
 def errors(rows: Iterable[Row]) -> Errors:
