@@ -9,11 +9,14 @@ from __future__ import annotations
 import csv
 import re
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import minutes
+import minutes_report
 import pytest
 import scipy.stats
 import torch
@@ -43,15 +46,23 @@ def table(folder: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+AFTER = " after "  # between an arm and its minutes
+
+
+def arm_of(row: dict[str, str]) -> str:
+    """An arm that was run for several lengths of time is several arms."""
+    return row["arm"] + (AFTER + row["minutes"] if row.get("minutes") else "")
+
+
 @cache
 def runs(folder: str, task: str, arm: str) -> dict[int, dict[str, str]]:
     """By seed."""
-    return {int(r["seed"]): r for r in table(folder, "runs") if (r["task"], r["arm"]) == (task, arm)}
+    return {int(r["seed"]): r for r in table(folder, "runs") if (r["task"], arm_of(r)) == (task, arm)}
 
 
 @cache
 def arms(folder: str) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((r["task"], r["arm"]) for r in table(folder, "runs")))
+    return list(dict.fromkeys((r["task"], arm_of(r)) for r in table(folder, "runs")))
 
 
 def errors(folder: str, task: str, arm: str) -> dict[int, float]:
@@ -244,6 +255,8 @@ def origin(command: str) -> tuple[str, str]:
         return "demo", "digits-20"
     if command.startswith("certus compare --methods all --data digits --labels 20"):
         return "digits", "digits-20"
+    if "benchmarks/minutes.py" in command and "minutes" in FOLDERS:
+        return "minutes", ""  # the head of its tables names the task
     scale = re.search(r"--scale (\S+)", command)
     if not command.startswith("certus paper") or not scale or scale[1] not in FOLDERS:
         return "", ""
@@ -277,6 +290,8 @@ def expected_cell(folder: str, task: str, arm: str, head: str) -> str | None:
 def check_table(printed: Printed) -> int:
     """Compare every cell with the CSV files; the number of cells that hold an error or a difference."""
     folder, only = origin(printed.command)
+    if folder == "minutes":
+        return check_minutes(printed)
     checked = 0
     for row in printed.rows:
         name = row[0]
@@ -307,6 +322,28 @@ def check_table(printed: Printed) -> int:
     return checked
 
 
+def check_minutes(printed: Printed) -> int:
+    """A table of errors after equal minutes: `svhn, 1000 labels | 1 minute | … | without a limit | n`."""
+    known = re.fullmatch(r"(\S+), (\d+) labels", printed.heads[0])
+    assert known, f"{printed.file}: which task is the table {printed.heads[0]!r}?"
+    task, checked = "-".join(known.groups()), 0
+    for name, *cells in printed.rows:
+        expected, counts = [], []
+        for head in printed.heads[1:-1]:
+            minutes = head.removesuffix("s").removesuffix(" minute") if head != "without a limit" else ""
+            arm = name + (AFTER + minutes if minutes else "")
+            found = runs("minutes", task, arm).values()
+            expected.append(spread("minutes", task, arm) if found else "")
+            if found and not minutes:
+                expected[-1] += f" in {statistics.fmean(float(r['processor_seconds']) for r in found):.0f} s"
+            counts += [str(len(found))] if found else []
+        assert counts, f"{printed.file}: {name} has no run"
+        expected.append(counts[0] if len(set(counts)) == 1 else ", ".join(counts))
+        assert cells == expected, f"{printed.file}: {name}: {cells}, but the runs say {expected}"
+        checked += len(counts)
+    return checked
+
+
 def has_results(printed: Printed) -> bool:
     text = " ".join(cell for row in printed.rows for cell in row)
     return bool(re.search(f"{SPREAD}|{INTERVAL}", text))
@@ -314,7 +351,7 @@ def has_results(printed: Printed) -> bool:
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda f: str(f.relative_to(ROOT)))
 def test_every_number_in_the_tables_follows_from_the_csv_files(file: Path) -> None:
-    """A table belongs to the last command before it. Tables of benchmarks/ have no CSV files."""
+    """A table belongs to the last command before it. Tables of benchmarks/ have no CSV files, except minutes.py's."""
     checked = 0
     for printed in tables_of(file):
         if origin(printed.command)[0]:
@@ -339,9 +376,15 @@ def every_difference() -> set[str]:
     found = set()
     for folder in FOLDERS:
         for task, arm in arms(folder):
-            found |= {difference(folder, task, arm, other) for t, other in arms(folder) if t == task}
+            rivals = [other for t, other in arms(folder) if t == task and equal_minutes(arm, other)]
+            found |= {difference(folder, task, arm, other) for other in rivals}
             found |= {difference(folder, task, arm, arm, o) for o in FOLDERS if o != folder and (task, arm) in arms(o)}
     return {unsigned(text) for text in found}
+
+
+def equal_minutes(arm: str, other: str) -> bool:
+    """Not so if the two have different minutes; an arm without minutes is compared with all."""
+    return len({arm.partition(AFTER)[2], other.partition(AFTER)[2]} - {""}) < 2
 
 
 def unsigned(text: str) -> str:
@@ -396,3 +439,41 @@ def test_a_wrong_number_is_found() -> None:
     assert unsigned("-1.25 [-2.54, +0.04]") != unsigned("-1.25 [-2.54, +0.05]")
     assert unsigned("1.38 [0.18, 2.58]") in every_difference()
     assert unsigned("1.38 [0.18, 2.59]") not in every_difference()
+
+
+@pytest.fixture
+def minutes_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty results/, in which `minutes` is to be a folder."""
+    monkeypatch.setitem(globals(), "RESULTS", tmp_path)
+    monkeypatch.setitem(globals(), "FOLDERS", ["minutes"])
+    cached = (table, runs, arms)
+    for function in cached:
+        function.cache_clear()
+    yield tmp_path / "minutes"
+    for function in cached:
+        function.cache_clear()
+
+
+def test_a_wrong_number_after_equal_minutes_is_found(minutes_folder: Path) -> None:
+    """The tables that benchmarks/minutes.py prints are the ones that are expected here, up to the last digit."""
+    for arm, m, seed, error in [
+        *(("engine ft-ccl", "1", 0, 20.0), ("engine ft-ccl", "1", 1, 21.0), ("engine ft-ccl", "0.5", 0, 30.0)),
+        *(("usb fixmatch", "1", 0, 40.0), ("label spreading", "", 0, 50.0), ("label spreading", "", 1, 51.0)),
+    ]:
+        row = ["svhn-1000", arm, m, seed, error, error, 9, 12.4, 500, "certus 0", "{}"]
+        minutes.append(minutes_folder / "runs.csv", row)
+    (made,) = minutes_report.tables(minutes_report.read(minutes_folder / "runs.csv"))
+    page = minutes_folder / "page.md"
+    page.write_text(f"`python benchmarks/minutes.py --data-dir DATA`\n\n{made.markdown()}")
+    (printed,) = tables_of(page)
+    assert printed.rows[0] == ["engine ft-ccl", "30.00", "20.50 ± 0.71", "", "1, 2"]
+    assert printed.rows[2] == ["label spreading", "", "", "50.50 ± 0.71 in 12 s", "2"]
+    assert check_table(printed) == 4
+    for i, column, wrong in [(0, 2, "20.50 ± 0.72"), (0, 1, ""), (1, 4, "2"), (2, 3, "50.50 ± 0.71 in 13 s")]:
+        rows = [list(row) for row in printed.rows]
+        rows[i][column] = wrong
+        with pytest.raises(AssertionError, match="but the runs say"):
+            check_table(replace(printed, rows=rows))
+    assert equal_minutes("a after 1", "b after 1")
+    assert equal_minutes("a after 1", "b")
+    assert not equal_minutes("a after 1", "a after 3")
