@@ -29,7 +29,7 @@ from torch import nn
 
 import certus
 from certus.config import Config, decide, resolve, split_of
-from certus.config.presets import PRESETS
+from certus.config.presets import DATA
 from certus.data import Dataset, Part, load
 from certus.errors import CertusError
 from certus.methods import recipe
@@ -94,7 +94,7 @@ def first_version(method: str, given: Given) -> Result:
         "width": 16,
         "dropout": 0.3,
         "translate": 2,
-        "flip": PRESETS[plain["data"]].get("flip", False),
+        "flip": DATA[plain["data"]].get("flip", False),
         "noise": 0.0,
         "strong": "randaugment",
         "labelled_batch": 128,
@@ -133,14 +133,14 @@ def trained(config: Config) -> Result:
     seconds = time.process_time() - start
     chosen = {name: value for name, value in asdict(config).items() if name != "data_dir"}
     validation = fmean(run.validation_errors())
-    return evaluated(run.data, run.method.answers, validation, config.steps, seconds, chosen)
+    return evaluated(run, run.method.answers, validation, config.steps, seconds, chosen)
 
 
 def evaluated(
-    data: Dataset, nets: Sequence[nn.Module], validation: float, steps: int, seconds: float, chosen: dict[str, Any]
+    run: Run, nets: Sequence[nn.Module], validation: float, steps: int, seconds: float, chosen: dict[str, Any]
 ) -> Result:
     """With the test error, for which the test set is read this once."""
-    test = fmean(errors(nets, data.normalised, data.test.images, data.test.labels))
+    test = fmean(errors(nets, run.data.normalised, *both(run.data.test), run.config.mirror))
     return row(test, validation, steps, seconds, f"certus {certus.__version__}", chosen)
 
 
@@ -199,11 +199,16 @@ def usb_arm(method: str, given: Given) -> Result:
             advance(run, algorithm, number)
     seconds = time.process_time() - start
     nets = {"average": algorithm.ema_model.net, "student": algorithm.model.net}
-    found = {who: fmean(errors([net], data.normalised, *both(run.validation))) for who, net in nets.items()}
+    found = {
+        who: fmean(errors([net], data.normalised, *both(run.validation), config.mirror)) for who, net in nets.items()
+    }
     answers = min(found, key=lambda who: found[who])  # in a short run the average is still near the first weights
-    views = {k: getattr(config, k) for k in ("network", "width", "dropout", "translate", "flip", "strong", "precision")}
+    views = {
+        k: getattr(config, k)
+        for k in ("network", "width", "dropout", "translate", "flip", "mirror", "strong", "precision")
+    }
     noted = {"algorithm": name, **chosen, **views, "answers": answers, "validation_errors": found}
-    result = evaluated(data, [nets[answers]], found[answers], steps, seconds, noted)
+    result = evaluated(run, [nets[answers]], found[answers], steps, seconds, noted)
     return result | {"version": "semilearn 0.3.2"}
 
 

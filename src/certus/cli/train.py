@@ -130,7 +130,8 @@ def title(run: Run) -> str:
     cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
-        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed {config.seed}\n"
+        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed "
+        f"{config.seed}\n"
         f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}"
     )
 
