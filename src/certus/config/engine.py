@@ -61,7 +61,7 @@ def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, 
 
 FEW = 400  # steps below which smaller batches, and so more steps, are better
 SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labelled one of supervised learning
-PASSES, IMAGES = 16, 20_000  # a warm-up passes so often over the labelled images, and over so many at least
+PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
 LEAST, MOST = 0.1, 0.85  # shares of the steps that a warm-up has
 STEPS = {"digits": 400}  # of a run whose length was not asked for
 
