@@ -30,7 +30,7 @@ TAUGHT = (
 )
 BY_METHOD: dict[str, dict[str, Any]] = {
     "supervised": {"labelled_batch": 250},
-    "fixmatch": {"decay": 0.99, "warm_up": -1.0},
+    "fixmatch": {"warm_up": -1.0, "horizon": 0.2, "threshold": 0.7},  # 0.95 is beyond what smoothed labels teach
     **{
         method: {
             "warm_up": -1.0,
@@ -59,7 +59,7 @@ def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, 
 
 # How a run is laid out in the time that it has
 
-FEW = 400  # steps below which smaller batches, and so more steps, are better
+FEW = 1200  # steps of the usual batch below which smaller batches, and so more steps, are better
 SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labelled one of supervised learning
 PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
 LEAST, MOST = 0.1, 0.85  # shares of the steps that a warm-up has
