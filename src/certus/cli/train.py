@@ -127,6 +127,8 @@ def title(run: Run) -> str:
     sizes = {"both": f"{config.labelled_batch} labelled + {config.unlabelled_batch} unlabelled"}
     images = sizes.get(run.method.sees, f"{run.images_per_step}")
     warm = f", the first {run.warm_steps:,} on labels alone" if run.warm_steps else ""
+    if run.warm_steps == config.steps:
+        warm = ", all on labels alone, because the run is too short to gain from unlabelled images"
     cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "

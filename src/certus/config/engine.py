@@ -62,7 +62,8 @@ def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, 
 FEW = 1200  # steps of the usual batch below which smaller batches, and so more steps, are better
 SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labelled one of supervised learning
 PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
-LEAST, MOST = 0.1, 0.85  # shares of the steps that a warm-up has
+LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
+TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
 STEPS = {"digits": 400}  # of a run whose length was not asked for
 
 
@@ -72,8 +73,10 @@ def usual_steps(data: str) -> int:
 
 
 def warm_share(steps: int, batch: int, labels: int) -> float:
-    """The share of the steps that learn from labels alone."""
-    return min(MOST, max(LEAST, max(PASSES * labels, IMAGES) / batch / steps))
+    """The share of the steps that learn from labels alone: all of them where the time is short for the labels."""
+    if PASSES * labels > TOO_SHORT * batch * steps:
+        return 1.0
+    return min(MOST, max(LEAST, IMAGES / batch / steps, PASSES * labels / batch / steps))
 
 
 def smaller_batches(config: Config) -> Config | None:

@@ -82,7 +82,7 @@ class Config:
         TRAINING,
         0.0,
         "share of the run, at its start, that learns from the labels alone; −1: by its length",
-        lambda name, value: None if value == -1 else between(0, 0.9)(name, value),
+        lambda name, value: None if value == -1 else between(0, 1)(name, value),
     )
     label_smoothing: float = setting(
         TRAINING, 0.0, "share of each label that is spread over all classes", between(0, 0.9)

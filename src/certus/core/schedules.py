@@ -85,7 +85,7 @@ def warmed(pace: Callable[[float], float], fraction: float, warm: float) -> floa
 
     The end of the warm-up is at a low rate, so that the first targets come from a network that has settled.
     """
-    if not warm:
+    if warm in (0, 1):  # a run of one kind has one pace
         return pace(fraction)
     if fraction < warm:
         return 1.0 - (1.0 - COOLED) * fraction / warm
