@@ -37,7 +37,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of two teachers on digits, made by typing the command."""
     folder = tmp_path_factory.mktemp("finished")
     words = "train --data digits --method ft-ccl --labels 20 --seed 0 --teachers 2 --epochs 1 --width 4 --out run"
-    done = certus(*words.split(), "--threads", "1", cwd=folder)
+    done = certus(*words.split(), "--warm-up", "0", "--threads", "1", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "Test error" in done.stdout
     assert "teacher 1" in done.stdout

@@ -112,7 +112,7 @@ def test_the_command_and_python_agree(trained: Path, photos: Path, tmp_path: Pat
         pixels = np.asarray(image.convert("L").resize((16, 16), Image.Resampling.LANCZOS))
     said = model.predict(pixels[None])
     assert said.names == [row["label"]]
-    assert said.probabilities.max() == pytest.approx(float(row["confidence"]), abs=0.05)
+    assert said.probabilities.max() == pytest.approx(float(row["confidence"]), abs=0.08)
     assert said.uncertainty.keys() == {"confidence", "pv", "ev", "pe", "mi", "pr"}
     assert said.rank().tolist() == [1]
 

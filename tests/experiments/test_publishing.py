@@ -99,11 +99,14 @@ def test_a_row_has_all_settings_of_its_run(scale: Scale) -> None:
 
 
 def test_settings_are_those_that_differ_from_the_method_s_defaults() -> None:
-    plain = resolve({"data": "cifar10", "method": "ft-ccl", "seed": 2, "labels": 1000, "steps": 7})
-    assert settings_text(plain) == ""
-    other = resolve({"data": "cifar10", "method": "ft-ccl", "width": 16, "init": "/machine/runs/rotation-seed0"})
+    named = {"data": "cifar10", "method": "ft-ccl", "network": "cnn13"}
+    plain = resolve({**named, "seed": 2, "labels": 1000, "steps": 7})
+    assert settings_text(plain) == "network=cnn13"
+    other = resolve({**named, "width": 16, "init": "/machine/runs/rotation-seed0"})
     other = replace(other, options={**other.options, "hard": False, "draws": "independent:5", "weight": 6.0})
-    assert settings_text(other) == "width=16 init=rotation-seed0 weight=6.0 draws=independent:5 hard=false"
+    assert (
+        settings_text(other) == "network=cnn13 width=16 init=rotation-seed0 weight=6.0 draws=independent:5 hard=false"
+    )
 
 
 @pytest.mark.usefixtures("tiny")

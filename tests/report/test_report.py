@@ -322,7 +322,8 @@ def test_one_run_and_the_same_run_twice(comparison: Path, tmp_path: Path, capsys
 
 
 def test_an_unfinished_run_is_reported_so_far(tmp_path: Path) -> None:
-    run_ = build(complete(resolve({**DIGITS, "method": "ft-ccl", "steps": STEPS, "options": {"draws": 2}})))
+    given = {**DIGITS, "method": "ft-ccl", "steps": STEPS, "warm_up": 0.0, "options": {"draws": 2}}
+    run_ = build(complete(resolve(given)))
     folder = RunFolder(tmp_path / "run")
     folder.create(run_)
     write_report([folder.path], tmp_path / "r.html")

@@ -17,6 +17,7 @@ from certus.training.planning import complete
 from certus.training.run_folder import RunFolder
 
 TINY = "--data digits --network cnn13-small --width 2 --unlabelled-batch 100 --threads 1 --steps 3".split()
+SAME = {"network": "cnn13-small", "width": 2}  # as in TINY
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_it_sees_every_image_and_no_label() -> None:
 
 
 def test_students_start_from_its_trunk_with_heads_of_their_own(pretrained: Path) -> None:
-    given = {"width": 2, "steps": 1, "init": str(pretrained), "options": {"teachers": 2}}
+    given = {**SAME, "steps": 1, "init": str(pretrained), "options": {"teachers": 2}}
     plain, started = (build(complete(resolve(g))) for g in (given | {"init": ""}, given))
     assert started.config.init == str(pretrained)
     one, two = (dict(net.state_dict()) for net in started.method.students)
@@ -62,14 +63,14 @@ def test_students_start_from_its_trunk_with_heads_of_their_own(pretrained: Path)
 
 def test_each_student_of_a_circle_may_have_a_run_of_its_own(pretrained: Path, tmp_path: Path) -> None:
     assert run(["pretrain", *TINY, "--seed", "1", "--out", str(tmp_path / "other")]) == 0
-    given = {"width": 2, "steps": 1, "init": f"{pretrained},{tmp_path / 'other'}", "options": {"teachers": 2}}
+    given = {**SAME, "steps": 1, "init": f"{pretrained},{tmp_path / 'other'}", "options": {"teachers": 2}}
     one, two = build(complete(resolve(given))).method.students
     assert not torch.equal(one.trunk[0][0].weight, two.trunk[0][0].weight)
 
 
 def test_another_network_is_refused(pretrained: Path) -> None:
     with pytest.raises(UsageError, match="another network"):
-        build(complete(resolve({"width": 3, "steps": 1, "init": str(pretrained)})))
+        build(complete(resolve({**SAME, "width": 3, "steps": 1, "init": str(pretrained)})))
 
 
 def test_a_pretraining_run_has_no_answers(pretrained: Path) -> None:

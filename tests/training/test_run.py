@@ -36,7 +36,7 @@ def test_the_wrong_labels_of_a_noisy_run_are_written_down(tmp_path) -> None:  # 
 def test_supervised_sees_only_labelled_images() -> None:
     run = build(complete(resolve({"data": "digits", "method": "supervised", "width": 2, "steps": 1})))
     assert (run.step(0).batch.labels >= 0).all()
-    both = build(complete(resolve({"data": "digits", "method": "mean-teacher", "width": 2, "steps": 1})))
-    labels = both.step(0).batch.labels
+    given = {"data": "digits", "method": "mean-teacher", "width": 2, "steps": 1, "warm_up": 0.0, "labelled_batch": 32}
+    labels = build(complete(resolve(given))).step(0).batch.labels
     assert (labels[:32] >= 0).all()
     assert (labels[32:] == -1).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -53,7 +53,7 @@ def run(options: Options) -> int:
     root = config.data_dir if options.data_dir is None else options.data_dir
     test = test_part(name, root, config.size, model)
     with threads(config.threads):
-        alone = [Model((net,), model.classes, model.shape, model.mean, model.std) for net in model.nets]
+        alone = [replace(model, nets=(net,)) for net in model.nets]
         predictions = [m.predict(test.images, options.draws, config.seed) for m in alone]
     result: dict[str, Any] = {
         "run": str(folder.path),

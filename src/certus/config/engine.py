@@ -30,7 +30,7 @@ TAUGHT = (
 )
 BY_METHOD: dict[str, dict[str, Any]] = {
     "supervised": {"labelled_batch": 250},
-    "fixmatch": {"warm_up": -1.0, "horizon": 0.2, "threshold": 0.7},  # 0.95 is beyond what smoothed labels teach
+    "fixmatch": {"warm_up": -1.0, "horizon": 0.2, "threshold": 0.5},  # 0.95 is beyond what smoothed labels teach
     **{
         method: {
             "warm_up": -1.0,

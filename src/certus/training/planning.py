@@ -80,10 +80,10 @@ def within(
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
     wait for each other at every operation. Where few steps fit, batches are smaller.
     """
-    began, budget = time.perf_counter(), 60 * minutes
+    began, budget = time.process_time(), 60 * minutes
 
     def fitted(config: Config, cost: Cost) -> Config:
-        left = budget - min(LONGEST * budget, time.perf_counter() - began)
+        left = budget - min(LONGEST * budget, (time.process_time() - began) / config.threads)
         if config.warm_up >= 0:
             return replace(config, steps=cost.steps(left, lambda _: config.warm_up))
         steps = cost.steps(left, lambda steps: warm_up(config, steps, data))

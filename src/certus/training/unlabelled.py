@@ -35,7 +35,7 @@ def answer_unlabelled(folder: RunFolder) -> None:
         if found is None:
             raise CertusError(f"{folder.path} has no checkpoint any more, so its networks cannot answer.")
         restore(run, found)
-        put(folder.unlabelled, save(answers(run.method.answers, run.data.normalised, part, config.seed)))
+        put(folder.unlabelled, save(answers(run.method.answers, run.data.normalised, part, config.seed, config.mirror)))
 
 
 def unlabelled_part(run: Run, folder: RunFolder) -> Part:

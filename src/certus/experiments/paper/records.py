@@ -130,10 +130,11 @@ def value_of(text: str | None, kind: type) -> Any:
 
 
 def settings_text(config: Config) -> str:
-    """The settings and options that differ from the defaults of this method on this data set: `width=16 weight=6.0`.
+    """The network, and what differs from the defaults for it, the method and the data set: `network=cnn13 width=16`.
 
     Data, labels, label noise, method, seed and steps have their own columns."""
-    usual = flat(resolve({"data": config.data, "method": config.method}))
+    named = {"data": config.data, "method": config.method, "network": config.network}
+    usual = flat(resolve(named)) | {"network": ""}
     own = {k: v for k, v in flat(config).items() if k not in (*TASK, "method", "steps") and v != usual[k]}
     if "init" in own:
         own["init"] = Path(own["init"]).name  # not the folder of this machine
