@@ -66,7 +66,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        method: str = "ft-ccl",
+        method: str = "auto",
         *,
         steps: int | None = None,
         network: str | Callable[[], nn.Module] = "auto",
@@ -127,7 +127,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             **(self.settings or {}),
             "options": dict(self.options or {}),
         }
-        given = {name: value for name, value in given.items() if value != "auto" or name != "network"}
+        given = {name: value for name, value in given.items() if value != "auto" or name not in ("network", "method")}
         with untouched_generator():
             run = build_on(data, complete_on(data, resolve(given), make=make), make, reuse_labelled=True)
             fit(run)

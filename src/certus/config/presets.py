@@ -28,7 +28,7 @@ DATA: dict[str, dict[str, Any]] = {  # what does not depend on the network
     "fashion-mnist": {"labels": 1000, "validation": 1000, "translate": 2, "flip": True},
     FOLDER: {"method": "mean-teacher", "labels": 0, "validation": -1, "flip": True},
     IMAGES: {"labels": 0, "validation": 0},
-    VECTORS: {"labels": 0, "validation": 0, "network": "mlp", "translate": 0},
+    VECTORS: {"method": "label-propagation", "labels": 0, "validation": 0, "network": "mlp", "translate": 0},
 }
 
 TRAINING: dict[str, dict[str, Any]] = {  # of every network but sprint
@@ -86,6 +86,8 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0},
     ("moons", "ft-ccl"): {"weight": 20.0, "ramp": 10.0},
+    (VECTORS, "label-propagation"): {"graph": "inputs", "neighbours": 10, "start": 0.0},
+    (VECTORS, "mean-teacher-label-propagation"): {"graph": "inputs", "neighbours": 10, "start": 0.0},
 }
 
 FIXMATCH: dict[str, Any] = {
