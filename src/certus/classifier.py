@@ -22,6 +22,9 @@ from certus.training.build import build_on
 from certus.training.loop import fit
 from certus.training.planning import complete_on
 
+STEPS = 300  # for vectors
+OWN = {"optimiser": "sgd", "learning_rate": 0.05}  # Muon keeps the norm of each matrix, which not every network bears
+
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A semi-supervised classifier of vectors or images.
@@ -117,12 +120,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, data: Dataset) -> Model:
         kind, usual = (VECTORS, "mlp") if len(data.shape) == 1 else (IMAGES, "cnn13")
         make = None if isinstance(self.network, str) else self.network
-        named = {"steps": self.steps, "learning_rate": self.learning_rate}
+        steps = self.steps or (STEPS if kind == VECTORS else None)
+        named = {"steps": steps, "learning_rate": self.learning_rate}
         given = {
             "data": kind,
             "method": self.method,
             "seed": int(self.random_state or 0),
             "network": usual if make else self.network,  # an own network is trained as a published one
+            **(OWN if make else {}),
             **{name: value for name, value in named.items() if value is not None},
             **(self.settings or {}),
             "options": dict(self.options or {}),

@@ -39,7 +39,10 @@ TRAINING: dict[str, dict[str, Any]] = {  # of every network but sprint
     "cifar100": {"dropout": 0.3},
     "fashion-mnist": {"dropout": 0.3},
     IMAGES: {"dropout": 0.3, "labelled_batch": 32, "unlabelled_batch": 96},
-    VECTORS: {"dropout": 0.2, "noise": 0.1, "labelled_batch": 32, "unlabelled_batch": 96},
+    VECTORS: {
+        **{"dropout": 0.1, "noise": 0.2, "labelled_batch": 16, "unlabelled_batch": 128},
+        **{"optimiser": "muon", "learning_rate": 0.1},
+    },
 }
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
@@ -86,8 +89,8 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0},
     ("moons", "ft-ccl"): {"weight": 20.0, "ramp": 10.0},
-    (VECTORS, "label-propagation"): {"graph": "inputs", "neighbours": 10, "start": 0.0},
-    (VECTORS, "mean-teacher-label-propagation"): {"graph": "inputs", "neighbours": 10, "start": 0.0},
+    (VECTORS, "label-propagation"): {"graph": "inputs", "neighbours": 10, "start": 0.0, "spread": 3.0},
+    (VECTORS, "mean-teacher-label-propagation"): {"graph": "inputs", "neighbours": 10, "start": 0.0, "spread": 3.0},
 }
 
 FIXMATCH: dict[str, Any] = {
