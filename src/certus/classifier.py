@@ -22,7 +22,7 @@ from certus.training.build import build_on
 from certus.training.loop import fit
 from certus.training.planning import complete_on
 
-STEPS = 300  # for vectors
+SMALL = {"steps": 300, "threads": 1}  # for vectors: several threads would only wait for each other
 OWN = {"optimiser": "sgd", "learning_rate": 0.05}  # Muon keeps the norm of each matrix, which not every network bears
 
 
@@ -32,7 +32,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        One of `certus methods`.
+        One of `certus methods`. auto: ft-ccl for images; for vectors label-propagation, because labels travel further
+        along a graph of neighbours than by consistency under noise (docs/python.md).
     steps : int
         Training steps. None: what suits the data.
     network : str or callable
@@ -62,7 +63,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import make_moons
     >>> X, y = make_moons(200, noise=0.1, random_state=0)
     >>> y[20:] = -1  # unlabelled
-    >>> clf = Classifier(method="mean-teacher", steps=50).fit(X, y)
+    >>> clf = Classifier(steps=50).fit(X, y)
     >>> clf.predict(X).shape, clf.predict_proba(X).shape, clf.uncertainty(X).shape
     ((200,), (200, 2), (200,))
     """
@@ -120,13 +121,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, data: Dataset) -> Model:
         kind, usual = (VECTORS, "mlp") if len(data.shape) == 1 else (IMAGES, "cnn13")
         make = None if isinstance(self.network, str) else self.network
-        steps = self.steps or (STEPS if kind == VECTORS else None)
-        named = {"steps": steps, "learning_rate": self.learning_rate}
+        named = {"steps": self.steps, "learning_rate": self.learning_rate}
         given = {
             "data": kind,
             "method": self.method,
             "seed": int(self.random_state or 0),
             "network": usual if make else self.network,  # an own network is trained as a published one
+            **(SMALL if kind == VECTORS else {}),
             **(OWN if make else {}),
             **{name: value for name, value in named.items() if value is not None},
             **(self.settings or {}),

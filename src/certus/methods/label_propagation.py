@@ -28,9 +28,9 @@ class Options:
     spread: float = option(1.0, "weight of the propagated labels", at_least(0))
     start: float = option(10.0, "210ths of the run before the first graph is built", at_least(0), source=START)
     neighbours: int = option(50, "k, neighbours of each image in the graph", at_least(1))
-    graph: str = option(
+    over: str = option(
         "features",
-        "compare the student's features, after every pass anew, or the inputs (for vectors): features or inputs",
+        "neighbours in the student's features, which change, or in the inputs (for vectors): features or inputs",
         one_of("features", "inputs"),
         source="inputs: ours, with local scales as in Zelnik-Manor & Perona 2004",
     )
@@ -38,7 +38,7 @@ class Options:
         3.0,
         "γ, exponent of the similarities",
         at_least(0),
-        lambda o: None if o.graph == "features" else "`graph` inputs has its own similarities",
+        lambda o: None if o.over == "features" else "`over` inputs has its own similarities",
     )
     alpha: float = option(0.99, "α of the diffusion", between(0, 0.9999))
     damp: bool = option(
@@ -68,7 +68,7 @@ def propagated(student: nn.Module, view: str, context: BuildContext, o: Any) -> 
         gamma=o.gamma,
         alpha=o.alpha,
         draws=o.damp_draws if o.damp else 0,
-        inputs=o.graph == "inputs",
+        inputs=o.over == "inputs",
     )
     return source, Consistency(See(student, view), source, distance=cross_entropy, weight=Constant(o.spread))
 
