@@ -56,8 +56,8 @@ def local_graph(vectors: Tensor, k: int = 10) -> sparse.csr_array:
 def matrix(neighbours: Tensor, values: Tensor) -> sparse.csr_array:
     """(N, N) from the columns (N, k) and values (N, k) of each row."""
     n, k = neighbours.shape
-    rows = np.arange(0, n * k + 1, k) if k else np.zeros(n + 1, dtype=np.int64)
-    return sparse.csr_array((values.flatten().double().numpy(), neighbours.flatten().numpy(), rows), shape=(n, n))
+    columns, entries = neighbours.flatten().numpy(), values.flatten().double().numpy()
+    return sparse.csr_array((entries, columns, np.arange(0, n * k + 1, k)), shape=(n, n))
 
 
 def normalised(w: sparse.csr_array) -> sparse.csr_array:
