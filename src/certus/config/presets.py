@@ -41,8 +41,12 @@ TRAINING: dict[str, dict[str, Any]] = {  # of every network but sprint
     "fashion-mnist": {"dropout": 0.3},
     IMAGES: {"dropout": 0.3, "labelled_batch": 32, "unlabelled_batch": 96},
     VECTORS: {
-        "dropout": 0.1, "noise": 0.2, "labelled_batch": 16, "unlabelled_batch": 128,
-        "optimiser": "muon", "learning_rate": 0.1,
+        "dropout": 0.1,
+        "noise": 0.2,
+        "labelled_batch": 16,
+        "unlabelled_batch": 128,
+        "optimiser": "muon",
+        "learning_rate": 0.1,
     },
 }
 
@@ -90,8 +94,10 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0},
     ("moons", "ft-ccl"): {"weight": 20.0, "ramp": 10.0},
-    (VECTORS, "label-propagation"): {"over": "inputs", "neighbours": 10, "start": 0.0, "spread": 3.0},
-    (VECTORS, "mean-teacher-label-propagation"): {"over": "inputs", "neighbours": 10, "start": 0.0, "spread": 3.0},
+    **{
+        (VECTORS, method): {"over": "inputs", "neighbours": 10, "alpha": 0.95, "start": 0.0, "spread": 3.0}
+        for method in ("label-propagation", "mean-teacher-label-propagation")
+    },
 }
 
 FIXMATCH: dict[str, Any] = {
