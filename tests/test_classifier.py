@@ -6,6 +6,7 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_moons
 from sklearn.model_selection import GridSearchCV
+from sklearn.semi_supervised import LabelSpreading
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
@@ -49,6 +50,44 @@ def test_vectors_with_unlabelled_rows() -> None:
     assert classifier.uncertainty(X)[wrong].mean() > classifier.uncertainty(X)[~wrong].mean()
 
 
+def mean_accuracy(make, seeds=range(4)):  # type: ignore[no-untyped-def]
+    """On new points of two moons, of which 12 had a label in training."""
+    found = []
+    for seed in seeds:
+        X, y = make_moons(1400, noise=0.1, random_state=seed)
+        seen = np.full(700, -1)
+        for c in (0, 1):
+            seen[np.flatnonzero(y[:700] == c)[:6]] = c
+        found.append(make(seed).fit(X[:700], seen).score(X[700:], y[700:]))
+    return np.mean(found)
+
+
+def test_on_vectors_the_default_is_as_good_as_label_spreading_and_better_than_the_labels_alone() -> None:
+    default = mean_accuracy(lambda seed: Classifier(random_state=seed))
+    assert default > mean_accuracy(lambda _: LabelSpreading()) - 0.01
+    assert default > mean_accuracy(lambda seed: Classifier("supervised", random_state=seed)) + 0.02
+
+
+def test_the_default_method_depends_on_the_inputs() -> None:
+    X, _, seen = moons()
+    assert np.array_equal(
+        Classifier(steps=5).fit(X, seen).predict_proba(X),
+        Classifier("label-propagation", steps=5).fit(X, seen).predict_proba(X),
+    )
+    pixels = np.random.default_rng(0).random((40, 8, 8))
+    y = np.resize([0, 1, -1], 40)
+    auto, named = (Classifier(m, steps=2, settings={"width": 8}).fit(pixels, y) for m in ("auto", "ft-ccl"))
+    assert np.array_equal(auto.predict_proba(pixels), named.predict_proba(pixels))
+
+
+def test_a_feature_that_never_varied_in_training_is_not_blown_up() -> None:
+    X, y, seen = moons()
+    constant = np.c_[X, np.full(len(X), 3.3)]
+    classifier = Classifier(steps=100).fit(constant, seen)
+    constant[:, 2] += 0.01
+    assert classifier.score(constant, y) > 0.85
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
 @pytest.mark.parametrize("channel", [False, True])
 def test_images(dtype: type, channel: bool) -> None:
@@ -58,7 +97,7 @@ def test_images(dtype: type, channel: bool) -> None:
     y = digits.target[:200].copy()
     y[100:] = -1
     settings = {"width": 8, "translate": 0}
-    classifier = Classifier(steps=40, options={"draws": "independent:2"}, settings=settings).fit(X, y)
+    classifier = Classifier("ft-ccl", steps=40, options={"draws": "independent:2"}, settings=settings).fit(X, y)
     assert classifier.predict_proba(X).shape == (200, 10)
     assert classifier.score(X[:100], y[:100]) > 0.5
 
@@ -75,7 +114,7 @@ def test_the_same_random_state_gives_the_same_answers_and_leaves_torch_alone() -
 
 def test_arguments_are_stored_untouched_and_clone_and_grid_search_work() -> None:
     options = {"weight": 3.0}
-    classifier = Classifier(options=options, steps=10)
+    classifier = Classifier("ft-ccl", options=options, steps=10)
     assert classifier.options is options
     assert clone(classifier).get_params() == classifier.get_params()
     X, y, _ = moons()
@@ -97,7 +136,7 @@ def test_your_own_network() -> None:
 def test_a_network_without_dropout_is_refused_where_certainty_is_measured() -> None:
     X, _, seen = moons()
     with pytest.raises(UsageError, match="certainty needs dropout"):
-        Classifier(network=lambda: own_network(0.0), steps=1).fit(X, seen)
+        Classifier("ft-ccl", network=lambda: own_network(0.0), steps=1).fit(X, seen)
     Classifier("mean-teacher", network=lambda: own_network(0.0), steps=1).fit(X, seen)
 
 

@@ -22,6 +22,9 @@ from certus.training.build import build_on
 from certus.training.loop import fit
 from certus.training.planning import complete_on
 
+SMALL = {"steps": 300, "threads": 1}  # for vectors: several threads would only wait for each other
+OWN = {"optimiser": "sgd", "learning_rate": 0.05}  # Muon keeps the norm of each matrix, which not every network bears
+
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A semi-supervised classifier of vectors or images.
@@ -29,7 +32,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        One of `certus methods`.
+        One of `certus methods`. auto: ft-ccl for images; for vectors label-propagation, because labels travel further
+        along a graph of neighbours than by consistency under noise (docs/python.md).
     steps : int
         Training steps. None: what suits the data.
     network : str or callable
@@ -59,14 +63,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import make_moons
     >>> X, y = make_moons(200, noise=0.1, random_state=0)
     >>> y[20:] = -1  # unlabelled
-    >>> clf = Classifier(method="mean-teacher", steps=50).fit(X, y)
+    >>> clf = Classifier(steps=50).fit(X, y)
     >>> clf.predict(X).shape, clf.predict_proba(X).shape, clf.uncertainty(X).shape
     ((200,), (200, 2), (200,))
     """
 
     def __init__(
         self,
-        method: str = "ft-ccl",
+        method: str = "auto",
         *,
         steps: int | None = None,
         network: str | Callable[[], nn.Module] = "auto",
@@ -123,11 +127,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "method": self.method,
             "seed": int(self.random_state or 0),
             "network": usual if make else self.network,  # an own network is trained as a published one
+            **(SMALL if kind == VECTORS else {}),
+            **(OWN if make else {}),
             **{name: value for name, value in named.items() if value is not None},
             **(self.settings or {}),
             "options": dict(self.options or {}),
         }
-        given = {name: value for name, value in given.items() if value != "auto" or name != "network"}
+        given = {name: value for name, value in given.items() if value != "auto" or name not in ("network", "method")}
         with untouched_generator():
             run = build_on(data, complete_on(data, resolve(given), make=make), make, reuse_labelled=True)
             fit(run)

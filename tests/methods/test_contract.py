@@ -211,6 +211,7 @@ ALTERNATIVES: dict[str, object] = {
     "spread": 2.5,
     "start": 100.0,
     "neighbours": 3,
+    "over": "inputs",
     "gamma": 0.5,
     "students": 3,
     "agreement": 2.5,

@@ -16,7 +16,7 @@ from certus.core.build_context import BuildContext
 from certus.errors import UsageError
 from certus.networks.references import refer
 from certus.teachers import Propagation
-from certus.teachers.diffusion import diffuse, graph, label_matrix, pseudo_labels
+from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels
 from certus.views import Chain
 
 SEED = st.integers(0, 2**32)
@@ -284,6 +284,46 @@ def test_weights_are_those_of_the_functions_on_the_students_features():
     guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
     assert torch.equal(source.labels, guess)
     assert torch.allclose(source.weights, (weight * balance[guess]).float())
+
+
+@given(SEED, st.integers(2, 24), st.integers(1, 30))
+def test_the_local_graph_is_the_dense_construction(seed, n, k):
+    x = features_of(seed, n).double().numpy()
+    k = min(k, n - 1)
+    distance = np.linalg.norm(x[:, None] - x[None], axis=2)
+    nearest = [[j for j in distance[i].argsort(kind="stable") if j != i][:k] for i in range(n)]
+    sigma = [distance[i, nearest[i][-1]] for i in range(n)]
+    w = np.zeros((n, n))
+    for i in range(n):
+        for j in nearest[i]:
+            w[i, j] = w[j, i] = np.exp(-(distance[i, j] ** 2) / (sigma[i] * sigma[j]))
+    assert np.allclose(local_graph(torch.from_numpy(x), k).toarray(), normalised(w), rtol=0, atol=1e-6)
+
+
+def test_the_local_graph_bears_equal_vectors():
+    assert np.isfinite(local_graph(torch.zeros(5, 2), 3).toarray()).all()
+
+
+def test_the_mass_of_a_class_is_that_of_its_labels():
+    z = by_share(np.array([[1.0, 0.0], [3.0, 1.0], [2.0, 5.0]]), torch.tensor([0, 0, -1]))
+    assert np.allclose(z.sum(0), [2, 0])
+    z = by_share(np.array([[1.0, 0.0], [3.0, 1.0], [2.0, 5.0]]), torch.tensor([0, 0, 1]))
+    assert np.allclose(z.sum(0), [2, 1])
+
+
+def test_over_the_inputs_the_labels_are_propagated_once_and_need_no_features():
+    images, labels, _ = clusters(3)
+    context = context_of(images, labels)
+    source = Propagation(torch.nn.Sequential(torch.nn.Linear(2, 2)), context, start=0, neighbours=7, inputs=True)
+    source.follow(step_at(0, context))
+    z = by_share(diffuse(local_graph(images, 7), label_matrix(labels, 2), 0.99, iterations=200), labels)
+    guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
+    assert torch.equal(source.labels, guess)
+    assert torch.allclose(source.weights, (weight * balance[guess]).float())
+    before = source.weights.clone()
+    source.rebuild = None  # is not called again
+    source.follow(step_at(1, context))
+    assert torch.equal(source.weights, before)
 
 
 def test_damping_needs_dropout():

@@ -1,7 +1,8 @@
 """Settings that suit a data set and a method. None was chosen on a test set.
 
 The network decides which: `sprint` has those of `config/engine.py`, for good answers in minutes. The others have those
-below. Those of digits and two moons were chosen on validation labels (benchmarks/tune.py). Those of CIFAR-10, CIFAR-100
+below. Those of digits and two moons were chosen on validation labels (benchmarks/tune.py), those of
+other vectors at other seeds than those that are reported (benchmarks/vectors.py). Those of CIFAR-10, CIFAR-100
 and SVHN are the original papers', in the units of certus: a weight on a squared error that is averaged over C classes
 is divided by C here, where it is summed; and a supervised loss that is averaged over the labelled images alone needs no
 share of labelled images in the weight. Lengths are in 210ths of a run.
@@ -28,7 +29,7 @@ DATA: dict[str, dict[str, Any]] = {  # what does not depend on the network
     "fashion-mnist": {"labels": 1000, "validation": 1000, "translate": 2, "flip": True},
     FOLDER: {"method": "mean-teacher", "labels": 0, "validation": -1, "flip": True},
     IMAGES: {"labels": 0, "validation": 0},
-    VECTORS: {"labels": 0, "validation": 0, "network": "mlp", "translate": 0},
+    VECTORS: {"method": "label-propagation", "labels": 0, "validation": 0, "network": "mlp", "translate": 0},
 }
 
 TRAINING: dict[str, dict[str, Any]] = {  # of every network but sprint
@@ -39,7 +40,14 @@ TRAINING: dict[str, dict[str, Any]] = {  # of every network but sprint
     "cifar100": {"dropout": 0.3},
     "fashion-mnist": {"dropout": 0.3},
     IMAGES: {"dropout": 0.3, "labelled_batch": 32, "unlabelled_batch": 96},
-    VECTORS: {"dropout": 0.2, "noise": 0.1, "labelled_batch": 32, "unlabelled_batch": 96},
+    VECTORS: {
+        "dropout": 0.1,
+        "noise": 0.2,
+        "labelled_batch": 16,
+        "unlabelled_batch": 128,
+        "optimiser": "muon",
+        "learning_rate": 0.1,
+    },
 }
 
 TUNED: dict[tuple[str, str], dict[str, Any]] = {
@@ -86,6 +94,10 @@ TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("moons", "filtering-ccl"): {"weight": 50.0, "ramp": 10.0},
     ("moons", "temperature-ccl"): {"weight": 60.0, "ramp": 10.0},
     ("moons", "ft-ccl"): {"weight": 20.0, "ramp": 10.0},
+    **{
+        (VECTORS, method): {"over": "inputs", "neighbours": 10, "alpha": 0.95, "start": 0.0, "spread": 3.0}
+        for method in ("label-propagation", "mean-teacher-label-propagation")
+    },
 }
 
 FIXMATCH: dict[str, Any] = {

@@ -48,7 +48,7 @@ class Dataset:
         rest = [d for d in range(images.dim()) if d != 1]
         x = images.float()
         std, mean = torch.std_mean(x, dim=rest, keepdim=True)
-        return mean, std.clamp(min=1e-6)
+        return mean, torch.where(std > 1e-6 * mean.abs(), std, 1.0)  # what never varies is not blown up
 
     def normalised(self, images: Tensor) -> Tensor:
         mean, std = (s.to(images.device) for s in self.scale)

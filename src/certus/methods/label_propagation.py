@@ -14,7 +14,7 @@ from certus.core.schedules import Constant
 from certus.core.student import See, SingleViewRead
 from certus.core.terms import Consistency, CrossEntropy
 from certus.methods import circle, mean_teacher
-from certus.methods.options import at_least, between, option
+from certus.methods.options import at_least, between, one_of, option
 from certus.methods.recipe import Recipe
 from certus.teachers import Propagation
 
@@ -28,7 +28,18 @@ class Options:
     spread: float = option(1.0, "weight of the propagated labels", at_least(0))
     start: float = option(10.0, "210ths of the run before the first graph is built", at_least(0), source=START)
     neighbours: int = option(50, "k, neighbours of each image in the graph", at_least(1))
-    gamma: float = option(3.0, "γ, exponent of the similarities", at_least(0))
+    over: str = option(
+        "features",
+        "neighbours in the student's features, which change, or in the inputs (for vectors): features or inputs",
+        one_of("features", "inputs"),
+        source="inputs: ours, with local scales as in Zelnik-Manor & Perona 2004",
+    )
+    gamma: float = option(
+        3.0,
+        "γ, exponent of the similarities",
+        at_least(0),
+        lambda o: None if o.over == "features" else "`over` inputs has its own similarities",
+    )
     alpha: float = option(0.99, "α of the diffusion", between(0, 0.9999))
     damp: bool = option(
         False, "damping: an uncertain node passes on less of its value", source="Liu & Tan 2021, future work"
@@ -57,6 +68,7 @@ def propagated(student: nn.Module, view: str, context: BuildContext, o: Any) -> 
         gamma=o.gamma,
         alpha=o.alpha,
         draws=o.damp_draws if o.damp else 0,
+        inputs=o.over == "inputs",
     )
     return source, Consistency(See(student, view), source, distance=cross_entropy, weight=Constant(o.spread))
 

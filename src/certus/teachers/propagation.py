@@ -1,8 +1,15 @@
-"""A teacher that propagates the labels over a graph of all images' features, rebuilt after every pass."""
+"""A teacher that propagates the labels over a graph of all images: of their features, rebuilt after every pass, or of
+the vectors as they are given."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor, nn
 
 from certus.certainty.metrics import METRICS, rank
@@ -14,7 +21,9 @@ from certus.errors import UsageError
 from certus.networks.modes import dropout_only, evaluating, has_dropout
 from certus.networks.references import refer
 from certus.networks.roles import feature_size, role
-from certus.teachers.diffusion import diffuse, graph, label_matrix, pseudo_labels
+from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels
+
+ENOUGH = 200  # steps of the conjugate gradient for labels that travel far
 
 
 class Propagation(nn.Module):
@@ -22,6 +31,8 @@ class Propagation(nn.Module):
 
     With `draws`, an unlabelled node passes on only the share c_i = 1 − (R_i − 1)/(N − 1) of its value, where R_i is the
     rank of its Monte-Carlo uncertainty among all images. A labelled node passes on all of it.
+
+    Of `inputs` the graph never changes, so it is built once; and the mass of each class follows the labels' shares.
     """
 
     student: nn.Module
@@ -37,15 +48,18 @@ class Propagation(nn.Module):
         gamma: float = 3.0,
         alpha: float = 0.99,
         draws: int = 0,
+        inputs: bool = False,
     ) -> None:
         super().__init__()
-        feature_size(student)  # refuses a network without features
+        if not inputs:
+            feature_size(student)  # refuses a network without features
         if draws and not has_dropout(student):
             raise UsageError(
                 "`damp` measures certainty by dropout, but the network has none: set `dropout` above 0, or turn `damp` "
                 "off."
             )
         self.start, self.neighbours, self.gamma, self.alpha, self.draws = start, neighbours, gamma, alpha, draws
+        self.inputs = inputs
         n = len(context.labels)
         self.register_buffer("labels", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("weights", torch.zeros(n))
@@ -64,43 +78,53 @@ class Propagation(nn.Module):
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
-        if step.clock.epoch >= self.start and (step.clock.ends_pass or not self.built):
+        stays = self.inputs and not self.draws
+        if step.clock.epoch >= self.start and (not self.built or (step.clock.ends_pass and not stays)):
             self.rebuild(step)
 
     def rebuild(self, step: Step) -> None:
         context = self.context
-        features, uncertainty = self.features_and_uncertainty(step)
         labels = context.labels[context.pool].cpu()
-        damping = None
-        if uncertainty is not None:
-            share = 1 - (rank(uncertainty) - 1).double() / max(len(labels) - 1, 1)
-            damping = torch.where(labels >= 0, 1.0, share).numpy()
-        w, y = graph(features, self.neighbours, self.gamma), label_matrix(labels, self.classes)
-        z = diffuse(w, y, self.alpha, damping)
+        y = label_matrix(labels, self.classes)
+        damping = self.damping(step, labels) if self.draws else None
+        if self.inputs:
+            z = by_share(diffuse(self.graph_of_inputs, y, self.alpha, damping, ENOUGH), labels)
+        else:
+            z = diffuse(graph(self.features(step), self.neighbours, self.gamma), y, self.alpha, damping)
         guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
         self.labels[context.pool] = guess.to(self.labels.device)
         self.weights[context.pool] = (weight * balance[guess]).float().to(self.weights.device)
         self.built.fill_(True)
 
-    def features_and_uncertainty(self, step: Step) -> tuple[Tensor, Tensor | None]:
-        """Features of the pool (M, D), dropout off, one weak view; and with `draws` its uncertainty (M,)."""
-        student, context = self.student, self.context
+    @cached_property
+    def graph_of_inputs(self) -> sparse.csr_array:
+        context = self.context
+        vectors = context.normalised(context.images[context.pool.to(context.images.device)])
+        return local_graph(vectors.flatten(1), self.neighbours)
+
+    def views(self, step: Step) -> Iterator[Tensor]:
+        """One weak view of the pool, in parts."""
         random = step.generator("views for propagation")
-        features, uncertainty = [], []
-        for i, indices in enumerate(context.pool.split(512)):
-            x = context.weak_view(indices, random)
-            with evaluating(student):
-                features.append(features_and_logits(student, x)[0])
-            if self.draws:
-                with dropout_only(student):
-                    step.seed_dropout(f"draws for propagation {i}", student)
-                    drawn = torch.stack([student(x).softmax(1) for _ in range(self.draws)])
+        for indices in self.context.pool.split(512):
+            yield self.context.weak_view(indices, random)
+
+    def features(self, step: Step) -> Tensor:
+        """Of the pool (M, D), dropout off."""
+        with evaluating(self.student):
+            return torch.cat([features_and_logits(self.student, x)[0] for x in self.views(step)])
+
+    def damping(self, step: Step, labels: Tensor) -> NDArray[np.float64]:
+        """The share of its value that each node of the pool passes on (M,)."""
+        uncertainty = []
+        with dropout_only(self.student):
+            for i, x in enumerate(self.views(step)):
+                step.seed_dropout(f"draws for propagation {i}", self.student)
+                drawn = torch.stack([self.student(x).softmax(1) for _ in range(self.draws)])
                 uncertainty.append(METRICS["pe"](drawn).cpu())
-        return torch.cat(features), torch.cat(uncertainty) if self.draws else None
+        share = 1 - (rank(torch.cat(uncertainty)) - 1).double() / max(len(labels) - 1, 1)
+        return torch.where(labels >= 0, 1.0, share).numpy()
 
     def __repr__(self) -> str:
         damped = f", damped by PE of {self.draws} draws" if self.draws else ""
-        student = role(self.student)
-        return (
-            f"labels propagated over {self.neighbours} neighbours in {student}'s features, α = {self.alpha:g}{damped}"
-        )
+        where = "the inputs" if self.inputs else f"{role(self.student)}'s features"
+        return f"labels propagated over {self.neighbours} neighbours in {where}, α = {self.alpha:g}{damped}"
