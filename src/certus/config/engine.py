@@ -44,7 +44,17 @@ BY_METHOD: dict[str, dict[str, Any]] = {
         for method in TAUGHT
     },
 }
-BY_DATA: dict[str, dict[str, Any]] = {}
+BY_DATA: dict[str, dict[str, Any]] = {
+    "digits": {"width": 64, "labelled_batch": 20, "unlabelled_batch": 128},
+}
+BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
+    ("digits", "supervised"): {"labelled_batch": 64, "labelled_view": "strong"},
+    ("digits", "fixmatch"): {"warm_up": 0.3, "threshold": 0.0},
+    **{("digits", method): {"warm_up": 0.3} for method in TAUGHT},
+    ("digits", "filtering-ccl"): {"warm_up": 0.3, "rho": 1.0},
+    ("digits", "temperature-ccl"): {"warm_up": 0.3, "heat": 1.0},
+    ("digits", "ft-ccl"): {"warm_up": 0.3, "rho": 1.0, "heat": 1.0},
+}
 
 OF_TRAINING = (  # what a paper's authors chose for another optimiser and network
     *("dropout", "labelled_batch", "unlabelled_batch", "learning_rate", "momentum", "weight_decay", "translate"),
@@ -54,7 +64,7 @@ OF_TRAINING = (  # what a paper's authors chose for another optimiser and networ
 def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, Any]:
     """For this kind of data and method; of the method's published settings, those that the engine does not replace."""
     options = {name: value for name, value in published.items() if name not in OF_TRAINING}
-    return EVERYWHERE | BY_DATA.get(kind, {}) | options | BY_METHOD.get(method, {})
+    return EVERYWHERE | BY_DATA.get(kind, {}) | options | BY_METHOD.get(method, {}) | BY_BOTH.get((kind, method), {})
 
 
 # How a run is laid out in the time that it has
@@ -62,7 +72,7 @@ def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, 
 FEW = 400  # steps below which smaller batches, and so more steps, are better
 WARM_IMAGES = 60_000  # labelled images that a warm-up sees, each many times
 LEAST, MOST = 0.1, 0.7  # shares of the steps that a warm-up has
-STEPS = {"digits": 400}  # of a run whose length was not asked for
+STEPS = {"digits": 150}  # of a run whose length was not asked for
 
 
 def usual_steps(data: str) -> int:
