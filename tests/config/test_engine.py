@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,21 @@ def test_what_is_given_wins_over_the_engine(method: str) -> None:
     config = resolve(given)
     assert {name: getattr(config, name) for name in given} == given
     assert config.unlabelled_batch == BY_DATA["digits"]["unlabelled_batch"]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "idle"),
+    [
+        ("ft-ccl", {"temper": False}, "heat"),
+        ("ft-ccl", {"probabilistic": False}, "rho"),
+        ("fixmatch", {"horizon": 0.3}, "decay"),
+    ],
+)
+def test_a_preset_that_a_given_option_makes_idle_is_left_out(method: str, options: dict[str, Any], idle: str) -> None:
+    """A saved run has every option, and an idle one that is not the default would be refused."""
+    config = resolve({"data": "digits", "method": method, "options": options, "device": "cpu"})
+    assert config.options[idle] == METHODS[method].defaults()[idle]
+    assert resolve(asdict(config)) == config
 
 
 def test_another_network_has_nothing_of_the_engine() -> None:

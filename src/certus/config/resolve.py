@@ -44,9 +44,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
-    chosen = given.get("options", {})
-    known.configure(chosen)
-    options = known.defaults() | own | dict(chosen)
+    options = known.complete(given.get("options", {}), own)
     refuse_idle(settings, options, plain)
     if not strong_views(settings, options):  # a preset that nobody sees
         settings |= {name: defaults[name] for name in ("strong", "strength")}
