@@ -55,6 +55,21 @@ def test_a_preset_that_a_given_option_makes_idle_is_left_out(method: str, option
     assert resolve(asdict(config)) == config
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "mean-teacher", "options": {"student_view": "weak"}},
+        {"method": "supervised", "labelled_view": "weak"},
+        {"method": "supervised", "strong": "randaugment"},
+    ],
+)
+def test_so_is_a_setting(given: dict[str, Any]) -> None:
+    config = resolve({"data": "digits", "device": "cpu", **given})
+    assert config.strength == Config.strength
+    assert config.labelled_view == ("strong" if "strong" in given else "weak")
+    assert resolve(asdict(config)) == config
+
+
 def test_another_network_has_nothing_of_the_engine() -> None:
     config = resolve({"data": "digits", "method": "supervised", "network": "cnn13-small", "device": "cpu"})
     assert (config.width, config.labelled_batch, config.labelled_view, config.optimiser) == (0, 32, "weak", "sgd")

@@ -48,12 +48,12 @@ BY_DATA: dict[str, dict[str, Any]] = {
     "digits": {"width": 64, "labelled_batch": 20, "unlabelled_batch": 128},
 }
 BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
-    ("digits", "supervised"): {"labelled_batch": 64, "labelled_view": "strong"},
-    ("digits", "fixmatch"): {"warm_up": 0.3, "threshold": 0.0},
-    **{("digits", method): {"warm_up": 0.3} for method in TAUGHT},
-    ("digits", "filtering-ccl"): {"warm_up": 0.3, "rho": 1.0},
-    ("digits", "temperature-ccl"): {"warm_up": 0.3, "heat": 1.0},
-    ("digits", "ft-ccl"): {"warm_up": 0.3, "rho": 1.0, "heat": 1.0},
+    ("digits", "supervised"): {"labelled_batch": 64, "labelled_view": "strong", "strength": 0.8},
+    ("digits", "fixmatch"): {"warm_up": 0.5, "labelled_view": "strong", "threshold": 0.0},
+    **{("digits", method): {"warm_up": 0.5, "labelled_view": "strong"} for method in TAUGHT},
+    ("digits", "filtering-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "rho": 1.0},
+    ("digits", "temperature-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "heat": 1.0},
+    ("digits", "ft-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "rho": 1.0, "heat": 1.0},
 }
 
 OF_TRAINING = (  # what a paper's authors chose for another optimiser and network
