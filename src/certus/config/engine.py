@@ -44,7 +44,17 @@ BY_METHOD: dict[str, dict[str, Any]] = {
         for method in TAUGHT
     },
 }
-BY_DATA: dict[str, dict[str, Any]] = {}
+BY_DATA: dict[str, dict[str, Any]] = {
+    "digits": {"width": 64, "labelled_batch": 20, "unlabelled_batch": 128},
+}
+BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
+    ("digits", "supervised"): {"labelled_batch": 64, "labelled_view": "strong", "strength": 0.8},
+    ("digits", "fixmatch"): {"warm_up": 0.5, "labelled_view": "strong", "threshold": 0.0},
+    **{("digits", method): {"warm_up": 0.5, "labelled_view": "strong"} for method in TAUGHT},
+    ("digits", "filtering-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "rho": 1.0},
+    ("digits", "temperature-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "heat": 1.0},
+    ("digits", "ft-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "rho": 1.0, "heat": 1.0},
+}
 
 OF_TRAINING = (  # what a paper's authors chose for another optimiser and network
     *("dropout", "labelled_batch", "unlabelled_batch", "learning_rate", "momentum", "weight_decay", "translate"),
@@ -54,7 +64,7 @@ OF_TRAINING = (  # what a paper's authors chose for another optimiser and networ
 def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, Any]:
     """For this kind of data and method; of the method's published settings, those that the engine does not replace."""
     options = {name: value for name, value in published.items() if name not in OF_TRAINING}
-    return EVERYWHERE | BY_DATA.get(kind, {}) | options | BY_METHOD.get(method, {})
+    return EVERYWHERE | BY_DATA.get(kind, {}) | options | BY_METHOD.get(method, {}) | BY_BOTH.get((kind, method), {})
 
 
 # How a run is laid out in the time that it has
@@ -64,7 +74,7 @@ SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labe
 PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
 TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
-STEPS = {"digits": 400}  # of a run whose length was not asked for
+STEPS = {"digits": 150}  # of a run whose length was not asked for
 
 
 def usual_steps(data: str) -> int:

@@ -180,7 +180,7 @@ def recommended(kind: str, method: str, network: str) -> dict[str, Any]:
     return DATA.get(kind, {}) | TRAINING.get(kind, {}) | METHOD_PRESETS.get((kind, method), {})
 
 
-BY_DATA_SET = {name for known in (DATA, TRAINING) for settings in known.values() for name in settings}
+BY_DATA_SET = {name for known in (DATA, TRAINING, engine.BY_DATA) for settings in known.values() for name in settings}
 BY_DATA_SET |= engine.EVERYWHERE.keys()  # settings whose default depends on the data and the network
 
 

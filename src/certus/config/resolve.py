@@ -44,12 +44,10 @@ def resolve(given: Mapping[str, Any]) -> Config:
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
-    chosen = given.get("options", {})
-    known.configure(chosen)
-    options = known.defaults() | own | dict(chosen)
+    options = known.complete(given.get("options", {}), own)
     refuse_idle(settings, options, plain)
-    if not strong_views(settings, options):  # a preset that nobody sees
-        settings |= {name: defaults[name] for name in ("strong", "strength")}
+    for name in idle_settings(settings, options).keys() - plain.keys():  # of a preset, next to what was given
+        settings[name] = defaults[name]
     return Config(**settings, options=options)
 
 
@@ -59,24 +57,24 @@ def quick_network(name: str, device: str) -> str:
     return "sprint" if name == "auto" and not accelerated else name
 
 
-def strong_views(settings: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """Whether the student sees any."""
-    return options.get("student_view") == "strong" or settings["labelled_view"] == "strong"
+def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """Settings that change nothing next to the others, and why."""
+    method = settings["method"]
+    idle = {"strength": "`strong` is not distort"} if settings["strong"] != "distort" else {}
+    strong = options.get("student_view") == "strong"
+    if not strong and (method != "supervised" or settings["labelled_view"] != "strong"):
+        idle = dict.fromkeys(("strong", "strength"), f"the student of {method} sees no strong views here")
+    if not strong and method != "supervised":
+        idle["labelled_view"] = f"with weak views of unlabelled images {method} sees labelled ones weakly too"
+    if settings["optimiser"] == "muon":
+        idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
+    return idle
 
 
 def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse a given setting that would change nothing, unless it has its default or, in a saved run, 0."""
     usual = {f.name: f.default for f in fields(Config)}
-    idle = {"strength": "`strong` is not distort"} if settings["strong"] != "distort" else {}
-    if not strong_views(settings, options):
-        idle = dict.fromkeys(("strong", "strength"), f"the student of {settings['method']} sees no strong views here")
-    if settings["method"] != "supervised" and options.get("student_view") != "strong":
-        idle["labelled_view"] = (
-            f"with weak views of unlabelled images {settings['method']} sees labelled ones weakly too"
-        )
-    if settings["optimiser"] == "muon":
-        idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
-    for name, reason in idle.items():
+    for name, reason in idle_settings(settings, options).items():
         if given.get(name, 0) not in (usual[name], 0):
             raise UsageError(f"`{name}` would change nothing: {reason}. Leave it out.")
 

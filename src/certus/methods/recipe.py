@@ -47,6 +47,14 @@ class Recipe:
             f.metadata["check"](f.name, getattr(options, f.name))
         return options
 
+    def complete(self, given: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
+        """Every option: the user's value, else the preset's, else the default. A preset that would change nothing next
+        to the user's values is left out, so that a saved run can be read again."""
+        self.configure(given)
+        options = self.options(**{**preset, **given})
+        idle = {f.name: f.default for f in fields(self.options) if f.name not in given and f.metadata["idle"](options)}
+        return {**self.defaults(), **preset, **given, **idle}
+
 
 def shown(value: Any) -> str:
     """An option's value as text."""
