@@ -21,7 +21,8 @@ from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
 from certus.training.run import Run
-from certus.training.run_folder import RunFolder, put
+from certus.training.run_folder import RunFolder
+from certus.writing import put
 
 FILES = "files"
 

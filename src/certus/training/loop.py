@@ -27,9 +27,10 @@ from certus.training.evaluation import answers
 from certus.training.memory import freed_memory_kept, step_bytes
 from certus.training.observer import Observer
 from certus.training.run import Run, check_finite, unwatched
-from certus.training.run_folder import RunFolder, put, put_json
+from certus.training.run_folder import RunFolder
 from certus.training.stopping import stop_signal
 from certus.training.threads import threads
+from certus.writing import put, put_json
 
 
 @dataclass(frozen=True)

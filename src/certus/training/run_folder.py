@@ -28,6 +28,7 @@ from certus.config import Config, resolve
 from certus.errors import UsageError
 from certus.methods import PRETRAINING
 from certus.training.run import Run
+from certus.writing import append, make_folder, put, put_json
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class RunFolder:
     def create(self, run: Run) -> None:
         """Write what a run starts from. The config comes last: a folder that has one is complete."""
         config, split, data = run.config, run.split, run.data
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         seen = run.labels[split.labelled.to(run.labels.device)].cpu()
         noisy = seen != data.train.labels[split.labelled]
         put_json(
@@ -154,22 +155,7 @@ class RunFolder:
         put(self.metrics, "".join(kept))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        with self.metrics.open("a") as f:
-            f.write(json.dumps(record) + "\n")
-
-
-def put(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    if isinstance(content, str):
-        fresh.write_text(content)
-    else:
-        fresh.write_bytes(content)
-    fresh.replace(path)
-
-
-def put_json(path: Path, value: Any) -> None:
-    put(path, json.dumps(value, indent=1) + "\n")
+        append(self.metrics, json.dumps(record) + "\n")
 
 
 def environment() -> dict[str, Any]:

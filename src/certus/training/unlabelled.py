@@ -14,8 +14,9 @@ from certus.training.build import build
 from certus.training.evaluation import answers
 from certus.training.loop import restore
 from certus.training.run import Run
-from certus.training.run_folder import RunFolder, put
+from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
+from certus.writing import put
 
 
 def answer_unlabelled(folder: RunFolder) -> None:
