@@ -82,6 +82,11 @@ def resume(path: Path, options: Options) -> int:
     if folder.finished():
         console.print(f"The run in {folder.path} is already finished.", soft_wrap=True)
         return show_result(folder.load_result(), folder, options.json)
+    if folder.is_old():
+        line = (
+            "This run was begun by certus 0.1.0, which saved no settings with its checkpoints: config.toml is trusted."
+        )
+        console.print(line, soft_wrap=True)
     return train_in(folder, config, options)
 
 

@@ -7,6 +7,7 @@ gaps.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -44,10 +45,18 @@ def resolve(given: Mapping[str, Any]) -> Config:
     chosen = given.get("options", {})
     known.configure(chosen)
     options = known.defaults() | own | dict(chosen)
+    refuse_infinite(settings | options)
     refuse_idle(settings, options, plain)
     if options.get("student_view") != "strong":  # a preset's strong view that nobody sees
         settings |= {name: defaults[name] for name in ("strong", "strength")}
     return Config(**settings, options=options)
+
+
+def refuse_infinite(values: Mapping[str, Any]) -> None:
+    """Refuse infinity and NaN, whichever setting or option has it."""
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"`{name}` must be a finite number, but is {value:g}.")
 
 
 def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: Mapping[str, Any]) -> None:

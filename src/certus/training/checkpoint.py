@@ -77,6 +77,14 @@ def read(folder: Path) -> Checkpoint | None:
         raise CertusError(f"Checkpoint {newest} cannot be read: {e}.") from None
 
 
+def recorded(folder: Path) -> dict[str, Any]:
+    """What the newest checkpoint holds beside its tensors; empty if it cannot be read."""
+    try:
+        return (read(folder) or ({}, {}))[1]
+    except CertusError:
+        return {}
+
+
 def digest(data: bytes, text: str) -> str:
     return sha256(data + text.encode()).hexdigest()
 

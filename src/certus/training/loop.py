@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -24,6 +25,7 @@ from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.evaluation import answers
+from certus.training.identity import check_identity, identity
 from certus.training.memory import freed_memory_kept, step_bytes
 from certus.training.observer import Observer
 from certus.training.run import Run, check_finite, unwatched
@@ -69,7 +71,7 @@ def train(
     """
     with untouched_generator(), threads(run.config.threads), stop_signal(signals) as stopped:
         if folder.exists():
-            folder.check_data(run)
+            folder.check_config(run.config)
         else:
             folder.create(run)
         progress = Progress.of(run, folder, observe)
@@ -117,13 +119,22 @@ class Progress:
     def of(cls, run: Run, folder: RunFolder, observe: bool) -> Progress:
         """From the folder's newest checkpoint, or from the beginning."""
         progress = cls(run, folder, run_observer(run) if observe else None)
-        if found := checkpoint.read(folder.checkpoints):
+        found = checkpoint.read(folder.checkpoints)
+        if found:
+            check_identity(found[1], run, folder.path)
+        if folder.exists():
+            folder.check_data(run)
+        if found:
             progress.step = restore(run, found)
             progress.seconds, progress.sums = found[1]["seconds"], found[1]["sums"]
             if progress.observer and (observed := found[1].get("observed")):
                 progress.observer.restore(observed)
         folder.keep_metrics(progress.step)
         return progress
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return identity(self.run)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         return self.observer.watch.phase(name) if self.observer else unwatched(name)
@@ -136,7 +147,7 @@ class Progress:
             state = optimisers.state_tensors(self.run.optimiser)
             tensors |= {f"optimiser.{name}": t for name, t in state.items()}
             sums = {name: float(value) for name, value in self.sums.items()}
-            meta: dict[str, Any] = {"seconds": self.seconds, "sums": sums}
+            meta: dict[str, Any] = {"seconds": self.seconds, "sums": sums, "identity": self.identity}
             if self.observer:
                 meta["observed"] = self.observer.state()
             checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,12 @@ import torch
 
 from certus import __version__
 from certus.config import Config, resolve
-from certus.errors import UsageError
-from certus.methods import PRETRAINING
+from certus.config.run_file import seal_in
+from certus.config.settings import Altered, from_toml_file
+from certus.errors import CertusError, UsageError
+from certus.methods import PRETRAINING, recipe
+from certus.training.checkpoint import recorded
+from certus.training.identity import differences, settings_of
 from certus.training.run import Run
 from certus.writing import append, make_folder, put, put_json
 
@@ -118,6 +123,22 @@ class RunFolder:
         put_json(self.model, {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std})
         put_json(self.path / "environment.json", environment())
         put(self.config, config.text())
+        self.check_saved(config)
+
+    def check_saved(self, config: Config) -> None:
+        """Read a new run file back: a run that could not be opened again is not begun."""
+        try:
+            found = differences(settings_of(config), settings_of(self.load_config()))
+        except CertusError as e:
+            found = str(e)
+        if found:
+            self.config.unlink()
+            raise CertusError(f"These settings cannot be saved: when they are read back, {found}.")
+
+    def check_config(self, config: Config) -> None:
+        """Refuse to continue the run with other settings than its own."""
+        if found := differences(settings_of(self.load_config()), settings_of(config)):
+            raise UsageError(f"{self.path} already holds a run with other settings: {found}. Give another `out`.")
 
     def check_data(self, run: Run) -> None:
         """Refuse data that have changed since the run began."""
@@ -131,7 +152,18 @@ class RunFolder:
     def load_config(self) -> Config:
         if not self.exists():
             raise UsageError(f"{self.path} holds no run: it has no {self.config.name}.")
-        return resolve(Config.read(self.config))
+        try:
+            given = Config.read_whole(self.config)
+        except Altered as e:
+            trained = recorded(self.checkpoints).get("identity", {}).get("settings", {})
+            found = differences(trained, from_toml_file(self.config)[1])
+            named = f"{str(e).partition(': ')[0]}: {found}." if found else str(e)
+            raise CertusError(f"{named} Restore it, or start a new run with `config` {self.config}.") from None
+        return resolve(with_newer(given))
+
+    def is_old(self) -> bool:
+        """Whether certus 0.1.0 began it, whose run files have no seal and whose checkpoints hold no settings."""
+        return self.exists() and seal_in(from_toml_file(self.config)[0]) is None
 
     def load_result(self) -> dict[str, Any]:
         return json.loads(self.result.read_text())
@@ -156,6 +188,12 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         append(self.metrics, json.dumps(record) + "\n")
+
+
+def with_newer(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With the settings that came after a run file was written: their defaults are what certus did before."""
+    usual = {f.name: f.default for f in fields(Config) if f.name != "options"}
+    return {**usual, **given, "options": {**recipe(given["method"]).defaults(), **given["options"]}}
 
 
 def environment() -> dict[str, Any]:
