@@ -60,8 +60,8 @@ def append(path: Path, line: str) -> None:
             sync_folder(path.parent)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing."""
+def make_folder(path: Path) -> list[Path]:
+    """Make a folder and those above it that are missing; those that were made, the innermost first."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -70,6 +70,7 @@ def make_folder(path: Path) -> None:
         with naming(folder):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
+    return missing
 
 
 def write_new(path: Path, content: Content) -> None:

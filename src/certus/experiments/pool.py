@@ -13,9 +13,10 @@ from itertools import count
 from typing import Any
 
 from certus.errors import CertusError, Interrupted
-from certus.experiments.cells import Cell
+from certus.experiments.cells import Cell, check_folder
 from certus.training.build import build
-from certus.training.loop import Tick, train
+from certus.training.lock import locked
+from certus.training.loop import Listen, Tick, train
 
 Event = tuple[str, str, Any]  # "tick", "result" or "failed"; the name of the cell; the value
 
@@ -90,10 +91,19 @@ def work(tasks: Any, events: Any, parent: int) -> None:
                 events.put(("tick", name, tick))
 
         try:
-            events.put(("result", cell.name, train(build(cell.config), cell.folder, listen, signals=(signal.SIGTERM,))))
+            events.put(("result", cell.name, train_cell(cell, listen)))
         except Interrupted:
             return
         except CertusError as e:
             events.put(("failed", cell.name, e))
         except OSError as e:
             events.put(("failed", cell.name, CertusError(f"{e.strerror or e}: {e.filename or cell.folder.path}")))
+
+
+def train_cell(cell: Cell, listen: Listen) -> dict[str, Any]:
+    """The result of a cell, which another process may have trained since it was looked at."""
+    with locked(cell.folder.path):
+        check_folder(cell)
+        if cell.folder.finished():
+            return cell.folder.load_result()
+        return train(build(cell.config), cell.folder, listen, signals=(signal.SIGTERM,))

@@ -26,6 +26,7 @@ from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.evaluation import answers
 from certus.training.identity import check_identity, identity
+from certus.training.lock import Lock, locked
 from certus.training.memory import freed_memory_kept, step_bytes
 from certus.training.observer import Observer
 from certus.training.run import Run, check_finite, unwatched
@@ -69,12 +70,18 @@ def train(
 
     Without `observe` the weights are the same to the bit, and metrics.jsonl has only losses and validation errors.
     """
-    with untouched_generator(), threads(run.config.threads), stop_signal(signals) as stopped:
+    with (
+        locked(folder.path) as lock,
+        untouched_generator(),
+        threads(run.config.threads),
+        stop_signal(signals) as stopped,
+    ):
         if folder.exists():
             folder.check_config(run.config)
         else:
             folder.create(run)
         progress = Progress.of(run, folder, observe)
+        progress.lock = lock
         to_the_end(progress, listen, stopped, save_seconds)
         return conclude(run, folder, progress.seconds)
 
@@ -110,15 +117,16 @@ class Progress:
     run: Run
     folder: RunFolder | None = None
     observer: Observer | None = None
+    lock: Lock | None = None
     step: int = 0
     seconds: float = 0.0
     sums: dict[str, Tensor | float] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)  # the newest that were read
 
     @classmethod
-    def of(cls, run: Run, folder: RunFolder, observe: bool) -> Progress:
+    def of(cls, run: Run, folder: RunFolder, observe: bool, lock: Lock | None = None) -> Progress:
         """From the folder's newest checkpoint, or from the beginning."""
-        progress = cls(run, folder, run_observer(run) if observe else None)
+        progress = cls(run, folder, run_observer(run) if observe else None, lock)
         found = checkpoint.read(folder.checkpoints)
         if found:
             check_identity(found[1], run, folder.path)
@@ -142,6 +150,7 @@ class Progress:
     def save(self) -> None:
         if self.folder is None:
             return
+        self.check_folder()
         with self.phase("saving"):
             tensors = {f"method.{name}": t for name, t in self.run.method.state.state_dict().items()}
             state = optimisers.state_tensors(self.run.optimiser)
@@ -151,6 +160,10 @@ class Progress:
             if self.observer:
                 meta["observed"] = self.observer.state()
             checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)
+
+    def check_folder(self) -> None:
+        if self.lock:
+            self.lock.check()
 
     def advance(self) -> Tick:
         """One step, and at the end of an epoch its validation and its line."""
@@ -181,6 +194,7 @@ class Progress:
     def close_epoch(self) -> list[float]:
         """Validate, and write the epoch's line."""
         assert self.folder is not None
+        self.check_folder()
         run, per_epoch = self.run, self.run.batches.per_epoch
         with self.phase("validation"):
             validation = run.validation_errors()

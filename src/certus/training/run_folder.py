@@ -16,9 +16,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from certus.errors import CertusError, UsageError
 from certus.methods import PRETRAINING, recipe
 from certus.training.checkpoint import recorded
 from certus.training.identity import differences, settings_of
+from certus.training.lock import Busy, locked
 from certus.training.run import Run
 from certus.writing import append, make_folder, put, put_json
 
@@ -73,21 +76,48 @@ class RunFolder:
         return self.path / "result.json"
 
     @classmethod
-    def new(cls, out: str | Path | None, config: Config) -> RunFolder:
-        """The folder `out`, if it holds no run yet; without `out`, the first free name under runs/."""
-        if out is not None:
-            folder = cls(Path(out))
-            if folder.exists():
-                raise UsageError(f"{out} already holds a run: continue it with `resume` {out}, or give another `out`.")
-            if folder.path.exists() and not folder.path.is_dir():
-                raise UsageError(f"{out} is a file, not a folder: give another `out`.")
-            return folder
+    @contextmanager
+    def new(cls, out: str | Path | None, config: Config) -> Iterator[RunFolder]:
+        """The folder `out`, if it holds no run yet; without `out`, the first free name under runs/. It is locked."""
+        with ExitStack() as held:
+            if out is not None:
+                held.enter_context(locked(Path(out)))
+                folder = cls(Path(out))
+                if folder.exists():
+                    raise UsageError(
+                        f"{out} already holds a run: continue it with `resume` {out}, or give another `out`."
+                    )
+            else:
+                folder = next(folder for folder in cls.candidates(config) if held.enter_context(folder.free()))
+            yield folder
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock a folder that holds a run."""
+        if not self.path.is_dir():
+            raise UsageError(f"{self.path} holds no run: there is no such folder.")
+        with locked(self.path):
+            yield
+
+    @classmethod
+    def candidates(cls, config: Config) -> Iterator[RunFolder]:
+        """Names of a run of this config under runs/, without end."""
         labels = "" if config.method in PRETRAINING or not config.labels else f"-{config.labels}"
         name = f"{Path(config.data).name}-{config.method}{labels}-seed{config.seed}"
-        number = 1
-        while (folder := cls(Path("runs") / (name if number == 1 else f"{name}-{number}"))).exists():
-            number += 1
-        return folder
+        for number in count(1):
+            yield cls(Path("runs") / (name if number == 1 else f"{name}-{number}"))
+
+    @contextmanager
+    def free(self) -> Iterator[bool]:
+        """Whether this folder holds no run and nobody makes one in it; if so, it is locked."""
+        with ExitStack() as held:
+            try:
+                if not self.exists():
+                    held.enter_context(locked(self.path))
+            except Busy:
+                yield False
+                return
+            yield not self.exists()
 
     def exists(self) -> bool:
         return self.config.is_file()
