@@ -86,15 +86,16 @@ def train(
             names = ", ".join(f"`{name}`" for name in extra)
             raise UsageError(f"`resume` continues a run as it was started: leave out {names}.")
         folder = RunFolder(Path(resume))
-        config = folder.load_config()
-        if not folder.finished():
-            train_run(build(config), folder, listen)
-        return load(folder.path)
+        with folder.held():
+            config = folder.load_config()
+            if not folder.finished():
+                train_run(build(config), folder, listen)
+            return load(folder.path)
     check_length(steps, epochs, minutes)
     config = complete(resolve({**chosen, "options": dict(options or {})}), epochs, minutes)
-    folder = RunFolder.new(out, config)
-    train_run(build(config), folder, listen)
-    return load(folder.path)
+    with RunFolder.new(out, config) as folder:
+        train_run(build(config), folder, listen)
+        return load(folder.path)
 
 
 def compare(

@@ -24,6 +24,7 @@ from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.build import make_method, make_networks
 from certus.training.evaluation import probabilities, uncertainties
+from certus.training.identity import check_settings
 from certus.training.run_folder import RunFolder
 
 
@@ -176,6 +177,7 @@ def load(folder: str | Path) -> Model:
     state = checkpoint.read(found.checkpoints)
     if state is None:
         raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
+    check_settings(state[1], config, found.path)
     shape = tuple(about["shape"])
     config, classes = replace(config, init=""), len(about["classes"])
     method = make_method(config, BuildContext.bare(make_networks(config, shape, classes), classes))

@@ -288,7 +288,7 @@ def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("certus.training.checkpoint.flush", full)
+    monkeypatch.setattr("certus.training.checkpoint.write_new", full)
     assert main(["train", *TINY, "--method", "supervised", "--steps", "2", "--out", "run"]) == 1
     sentence = capsys.readouterr().err.splitlines()[-1]
     assert "No space left on device" in sentence

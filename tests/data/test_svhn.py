@@ -98,14 +98,16 @@ def test_another_file_is_decoded_anew_though_its_size_and_time_are_the_same(root
     assert svhn(root).train.labels.tolist() == [2, 0, 9, 5]
 
 
-def altered(data: bytes) -> bytes:
-    return data[:-33] + b"\x0a" + data[-32:]  # the last label
+def altered(place: int) -> Callable[[bytes], bytes]:
+    """One bit of the byte at this place, from the end, is another."""
+    return lambda data: data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda data: data[:-1], lambda data: data[:200], lambda data: data + b"0", lambda _: b"", lambda _: b"0", altered],
-    ids=["short", "very short", "long", "empty", "no npy", "label"],
+    [lambda data: data[:-1], lambda data: data[:200], lambda data: data + b"0", lambda _: b"", lambda _: b"0"]
+    + [altered(place) for place in (128, -3000, -41, -37, -36, -33, -32, -1)],
+    ids="cut shorter longer empty no-npy pixel pixels last-pixel label check check-end key key-end".split(),
 )
 def test_a_broken_copy_is_made_anew(damage: Callable[[bytes], bytes], root: Path) -> None:
     svhn(root)
@@ -123,7 +125,7 @@ def test_a_copy_is_never_unpickled(root: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_can_still_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.os, "fsync", denied)
+    monkeypatch.setattr(os, "fsync", denied)
     check(root)
     assert {path.suffix for path in (root / "svhn").iterdir()} == {".mat"}
     (root / "svhn/train_32x32.decoded.npy").mkdir()

@@ -155,3 +155,83 @@ def test_a_stopped_pool_begins_no_other_run() -> None:
         stopped.tasks.put(name)
     stopped.__exit__(Interrupted)
     assert stopped.tasks.get(timeout=5) is None
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    """Two seconds are enough where the machine is free."""
+    end = time.monotonic() + 60
+    while left := [pid for pid in pids if is_alive(pid)]:
+        assert time.monotonic() < end, f"{left} are still there"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+IDLE = """
+import time
+from certus.experiments.pool import Pool
+if __name__ == "__main__":
+    with Pool(2) as pool:
+        print(*(worker.pid for worker in pool.workers), flush=True)
+        {then}
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
+@pytest.mark.parametrize(("then", "sent"), [("time.sleep(60)", signal.SIGKILL), ("os._exit(1)", None)])
+def test_an_idle_worker_does_not_outlive_its_parent(then: str, sent: signal.Signals | None, tmp_path: Path) -> None:
+    (tmp_path / "idle.py").write_text("import os\n" + IDLE.format(then=then))
+    process = subprocess.Popen([sys.executable, "idle.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    workers = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(workers) == 2
+    if sent:
+        process.send_signal(sent)
+    process.wait()
+    wait_until_gone(workers)
+    process.stdout.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
+@pytest.mark.parametrize("how", ["kill", "Ctrl-C twice"])
+def test_a_worker_that_trains_saves_its_run_and_ends_with_its_parent(how: str, tmp_path: Path) -> None:
+    words = [
+        *"compare --data digits --labels 10 --width 2 --unlabelled-batch 100 --epochs 1000 --out out".split(),
+        *"--methods supervised --seeds 1 --workers 1".split(),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "certus", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    folder = RunFolder(tmp_path / "out" / "supervised-seed0")
+    while not (folder.metrics.exists() and folder.metrics.read_text()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    workers = children(process.pid)
+    assert workers
+    if how == "kill":
+        process.kill()
+    else:
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.02)
+    _, err = process.communicate(timeout=60)
+    wait_until_gone(workers)
+    assert "Traceback" not in err
+    assert not folder.finished()
+    with folder.held():
+        pass
+    if how == "kill":
+        assert list(folder.checkpoints.glob("step-*"))

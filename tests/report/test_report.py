@@ -6,9 +6,11 @@ import base64
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -134,6 +136,25 @@ def test_the_page_needs_nothing_from_elsewhere_and_every_figure_has_caption_and_
         assert "<svg" in (figures / f"{name}.svg").read_text()
     for anchor in (a for a in page.addresses if a.startswith("#")):
         assert anchor[1:] in page.ids
+
+
+def test_the_same_runs_give_the_same_bytes_in_another_process(
+    reported: tuple[str, Path, Path], comparison: Path, tmp_path: Path
+) -> None:
+    words = ["report", str(comparison), "--out", "r.html", "--figures", "figures"]
+    done = subprocess.run(
+        [sys.executable, "-m", "certus", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    _, page, figures = reported
+    assert (tmp_path / "r.html").read_bytes() == page.read_bytes()
+    assert [p.name for p in sorted(figures.iterdir())] == [p.name for p in sorted((tmp_path / "figures").iterdir())]
+    for path in figures.iterdir():
+        assert (tmp_path / "figures" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_the_numbers_are_those_of_the_run_files(reported: tuple[str, Path, Path], comparison: Path) -> None:

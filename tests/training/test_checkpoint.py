@@ -12,6 +12,7 @@ from torch import nn
 from certus.errors import CertusError
 from certus.training import checkpoint
 from certus.training.checkpoint import read, write
+from certus.writing import write_new
 
 TENSORS = {
     "single": torch.tensor([[1.5, -0.0], [float("inf"), 1e-45]]),
@@ -69,7 +70,7 @@ def test_of_several_the_newest_is_read(tmp_path):
 
 def test_a_step_that_is_already_there_is_not_written_again(tmp_path, monkeypatch):
     write(tmp_path, 3, TENSORS, META)
-    monkeypatch.setattr(checkpoint, "flush", None)
+    monkeypatch.setattr(checkpoint, "write_new", None)
     write(tmp_path, 3, TENSORS, META)
     assert read(tmp_path)[1]["step"] == 3
 
@@ -112,14 +113,14 @@ def full_disk(*args, **kwargs):  # noqa: ARG001 (stands in for any call)
 def full_at_the_second_file(path, data):
     if path.name == "state.json":
         full_disk()
-    path.write_bytes(data)
+    write_new(path, data)
 
 
 @pytest.mark.parametrize(
     ("where", "name", "fails"),
     [
-        (checkpoint, "flush", full_disk),
-        (checkpoint, "flush", full_at_the_second_file),
+        (checkpoint, "write_new", full_disk),
+        (checkpoint, "write_new", full_at_the_second_file),
         (os, "fsync", full_disk),
         (Path, "rename", full_disk),
     ],
@@ -137,8 +138,22 @@ def test_a_failed_write_keeps_the_previous_checkpoint_and_leaves_no_litter(tmp_p
     assert names(tmp_path) == ["step-00000004"]
 
 
+def test_an_old_one_that_a_kill_left_is_removed_by_the_next_save_even_of_the_same_step(tmp_path):
+    write(tmp_path, 4, TENSORS, META)
+    write(tmp_path / "old", 3, TENSORS, META)
+    (tmp_path / "old" / "step-00000003").rename(tmp_path / "step-00000003")
+    write(tmp_path, 4, TENSORS, META)
+    assert names(tmp_path) == ["step-00000004"]
+
+
+def test_a_run_folder_that_is_gone_is_not_made_anew(tmp_path):
+    with pytest.raises(CertusError, match="No such file or directory"):
+        write(tmp_path / "gone" / "checkpoints", 1, TENSORS, META)
+    assert not (tmp_path / "gone").exists()
+
+
 def test_a_failed_write_says_how_to_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "flush", full_disk)
+    monkeypatch.setattr(checkpoint, "write_new", full_disk)
     with pytest.raises(CertusError, match=rf"`resume` {re.escape(str(tmp_path))}\.$"):
         write(tmp_path / "checkpoints", 4, TENSORS, META)
 
@@ -146,7 +161,7 @@ def test_a_failed_write_says_how_to_go_on(tmp_path, monkeypatch):
 def killed_at_the_second_file(path, data):
     if path.name == "state.json":
         raise KeyboardInterrupt
-    path.write_bytes(data)
+    write_new(path, data)
 
 
 @pytest.mark.parametrize("previous", [None, 3])
@@ -154,7 +169,7 @@ def test_a_write_that_was_killed_is_never_read_and_the_next_one_sweeps_it_up(tmp
     if previous:
         write(tmp_path, previous, TENSORS, META)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "flush", killed_at_the_second_file)
+        patch.setattr(checkpoint, "write_new", killed_at_the_second_file)
         with pytest.raises(KeyboardInterrupt):
             write(tmp_path, 4, TENSORS, META)
     found = read(tmp_path)

@@ -26,8 +26,8 @@ from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
 from certus.report.report import write_report
-from certus.training.run_folder import put, put_json
 from certus.training.unlabelled import answer_unlabelled
+from certus.writing import put, put_json
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from certus.cli.progress import console
 from certus.data.decode import SUFFIXES, stream
 from certus.errors import UsageError, unknown
 from certus.model import Model, Prediction, load
-from certus.training.run_folder import RunFolder, put
+from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
+from certus.writing import put
 
 WRITTEN = ("pv", "ev", "pe", "mi")
 BATCH = 256
@@ -138,7 +139,7 @@ def write_parquet(path: Path, rows: list[Row]) -> None:
         raise UsageError(
             "Writing .parquet needs pyarrow: pip install 'certus-ssl[parquet]', or write .csv or .json."
         ) from None
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    put(path, lambda file: pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file))
 
 
 WRITERS = {".csv": write_csv, ".json": write_json, ".parquet": write_parquet}

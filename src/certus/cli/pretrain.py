@@ -29,8 +29,8 @@ class Options(NewRun):
 
 def run(options: Options) -> int:
     config = new_config(replace(options, settings={**options.settings, **FIXED}), {}, {})
-    folder = RunFolder.new(options.out, config)
-    code = train_in(folder, config, options)
+    with RunFolder.new(options.out, config) as folder:
+        code = train_in(folder, config, options)
     if not options.json:
         print(f"Start from it with: certus train --data {config.data} --init {folder.path}")
     return code

@@ -21,7 +21,8 @@ from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
 from certus.training.run import Run
-from certus.training.run_folder import RunFolder, put
+from certus.training.run_folder import RunFolder
+from certus.writing import put
 
 FILES = "files"
 
@@ -65,7 +66,8 @@ def run(options: Options) -> int:
         return resume(options.resume, options)
     base = Config.read(options.config) if options.config is not None else {}
     config = new_config(options, base, options.method_options)
-    return train_in(RunFolder.new(options.out, config), config, options)
+    with RunFolder.new(options.out, config) as folder:
+        return train_in(folder, config, options)
 
 
 def resume(path: Path, options: Options) -> int:
@@ -77,11 +79,15 @@ def resume(path: Path, options: Options) -> int:
             f"--resume continues a run as it was started: leave out {', '.join(sorted(map(spelled, changed)))}."
         )
     folder = RunFolder(path)
-    config = folder.load_config()
-    if folder.finished():
-        console.print(f"The run in {folder.path} is already finished.", soft_wrap=True)
-        return show_result(folder.load_result(), folder, options.json)
-    return train_in(folder, config, options)
+    with folder.held():
+        config = folder.load_config()
+        if folder.finished():
+            console.print(f"The run in {folder.path} is already finished.", soft_wrap=True)
+            return show_result(folder.load_result(), folder, options.json)
+        if folder.is_old():
+            note = "This run was begun by certus 0.1.0, whose checkpoints hold no settings: config.toml is trusted."
+            console.print(note, soft_wrap=True)
+        return train_in(folder, config, options)
 
 
 def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[str, Any]) -> Config:

@@ -7,6 +7,7 @@ gaps.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -45,6 +46,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
     options = known.complete(given.get("options", {}), own)
+    refuse_infinite(settings | options)
     refuse_idle(settings, options, plain)
     for name in idle_settings(settings, options).keys() - plain.keys():  # of a preset, next to what was given
         settings[name] = defaults[name]
@@ -69,6 +71,13 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
     if settings["optimiser"] == "muon":
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     return idle
+
+
+def refuse_infinite(values: Mapping[str, Any]) -> None:
+    """Refuse infinity and NaN, whichever setting or option has it."""
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"`{name}` must be a finite number, but is {value:g}.")
 
 
 def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +9,8 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from certus.errors import UsageError, unknown
+from certus.config.run_file import from_toml, missing, seal_in, seal_of, sealed
+from certus.errors import CertusError, UsageError, unknown
 from certus.methods.options import at_least, between, one_of
 from certus.networks.precision import PRECISIONS
 
@@ -100,27 +99,50 @@ class Config:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method, in full
 
     def text(self) -> str:
-        """As a run file."""
-        return to_toml(asdict(self))
+        """As a run file, with its seal."""
+        return sealed(asdict(self))
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
-        """What a run file gives, with the same checks as the command line."""
-        try:
-            given = tomllib.loads(path.read_text())
-        except OSError as e:
-            raise UsageError(f"Cannot read {path}: {e.strerror or e}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-            raise UsageError(f"{path} is not a run file: {e}.") from None
+        """What a run file gives, with the same checks as the command line. It may leave settings out."""
+        return checked_types(from_toml_file(path)[1], f" in {path}")
+
+    @staticmethod
+    def read_whole(path: Path) -> dict[str, Any]:
+        """What a run's own file gives; one that was cut or edited is refused."""
+        text, given = from_toml_file(path)
+        seal = seal_in(text)
+        if absent := missing(given, seal is not None):
+            names = ", ".join(f"`{name}`" for name in absent)
+            raise Altered(f"{path} is not as certus wrote it: it has no {names}.")
+        if seal not in (None, seal_of(given)):
+            raise Altered(f"{path} is not as certus wrote it: it was edited or cut.")
         return checked_types(given, f" in {path}")
+
+
+class Altered(CertusError):
+    """A run's own file that was cut or edited."""
+
+
+def from_toml_file(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a run file, and what it gives."""
+    try:
+        text = path.read_bytes().decode()
+        return text, from_toml(text)
+    except OSError as e:
+        raise UsageError(f"Cannot read {path}: {e.strerror or e}.") from None
+    except ValueError as e:
+        raise UsageError(f"{path} is not a run file: {e}.") from None
 
 
 def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
     """Settings with a known name and the right type; whole numbers serve as floats, numpy's numbers as Python's."""
     kinds = {name: kind for name, kind in get_type_hints(Config).items() if name != "options"}
-    checked = {}
+    checked: dict[str, Any] = {}
     for name, value in given.items():
         if name == "options":
+            if not isinstance(value, Mapping):
+                raise UsageError(f"`options`{where} must be a table of the method's options, but is {value!r}.")
             checked[name] = value
             continue
         if name not in kinds:
@@ -133,12 +155,3 @@ def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
         else:
             checked[name] = value
     return checked
-
-
-def to_toml(values: Mapping[str, Any]) -> str:
-    """Flat settings, then one table for the options; JSON's strings, numbers and booleans are TOML's too."""
-    lines = [f"{k} = {json.dumps(v)}" for k, v in values.items() if not isinstance(v, Mapping)]
-    for name, table in values.items():
-        if isinstance(table, Mapping):
-            lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
-    return "\n".join(lines) + "\n"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certus.data.decode import Decoded, Unreadable, decode_bytes, quiet, read, threaded_map
+from certus.writing import make_folder, put
 
 FOLDER = "pictures-1"  # the version changes when the decoding changes
 BLOCK = 1024  # pictures that are saved at a time; a killed process loses no more than these
@@ -265,14 +265,9 @@ class Store:
 
     def try_to_put(self, path: Path, write: Callable[[BinaryIO], Any] | bytes) -> bool:
         """Write a file completely or not at all; on failure set `notice` and return False."""
-        fresh = path.with_name(f".writing-{secrets.token_hex(8)}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("xb") as file:
-                file.write(write) if isinstance(write, bytes) else write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
+            make_folder(path.parent)
+            put(path, write)
             return True
         except OSError as error:
             self.notice = (
@@ -280,8 +275,6 @@ class Store:
                 "be decoded again next time: set the environment variable CERTUS_CACHE to another folder."
             )
             return False
-        finally:
-            try_to_delete(fresh)
 
     def delete(self, name: str) -> None:
         self.packs.pop(name, None)

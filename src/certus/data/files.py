@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from certus.errors import CertusError, unknown
+from certus.writing import sync_folder, write_new
 
 CHUNK = 1 << 18  # bytes between two steps of the progress bar
 
@@ -157,8 +159,7 @@ def unpack(name: str, archive: Path, root: Path, files: Sequence[str]) -> None:
                     path = posixpath.normpath(member.name)
                     if member.isfile() and path in wanted and (content := tar.extractfile(member)):
                         Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
-                        with Path(folder, path).open("wb") as copy:
-                            shutil.copyfileobj(content, copy, CHUNK)
+                        write_new(Path(folder, path), partial(shutil.copyfileobj, content, length=CHUNK))
             while raw.read(CHUNK):  # to the end, where gzip checks its checksum
                 pass
             for path in wanted:
@@ -167,6 +168,7 @@ def unpack(name: str, archive: Path, root: Path, files: Sequence[str]) -> None:
             for path in wanted:
                 (root / path).parent.mkdir(exist_ok=True)
                 Path(folder, path).replace(root / path)
+                sync_folder((root / path).parent)
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise broken(name, archive, f"it is truncated or altered ({error})") from error
     except OSError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -15,11 +15,13 @@ from scipy.io import loadmat
 
 from certus.data.dataset import Dataset, Part
 from certus.data.files import broken, check_labels, data_folder, locate, reading
+from certus.writing import put
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
 PIXELS = 3 * 32 * 32
 KEY = 32  # bytes of the fingerprint
+CHECK = 4  # bytes of the checksum
 SLICE = 4096  # images that are transposed at a time
 
 
@@ -66,34 +68,37 @@ def decode(file: Path) -> tuple[Bytes, Bytes]:
 def fingerprint(file: Path) -> bytes:
     """A digest of the file, which its decoded copy must have; `person` is the version of the copy's layout."""
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=KEY, person=b"svhn 1")).digest()
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=KEY, person=b"svhn 2")).digest()
 
 
 def write_copy(copy: Path, key: bytes, images: Bytes, labels: Bytes) -> None:
-    """Write images, labels and key as one array of bytes; without permission to write, do nothing."""
-    part = copy.with_name(f"{copy.name}.{os.getpid()}.part")
-    header: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": (images.size + labels.size + KEY,)}
+    """Write images, labels, checksum and key as one array of bytes; without permission to write, do nothing."""
+    size = images.size + labels.size + CHECK + KEY
+    header: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": (size,)}
+
+    def write(stream: BinaryIO) -> None:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for piece in (images.data, labels.data, checksum(images, labels), key):
+            stream.write(piece)
+
     with suppress(OSError):
-        try:
-            with part.open("wb") as stream:
-                np.lib.format.write_array_header_1_0(stream, header)
-                for piece in (images.data, labels.data, key):
-                    stream.write(piece)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(copy)
-        finally:
-            part.unlink(missing_ok=True)
+        put(copy, write)
+
+
+def checksum(images: Bytes, labels: Bytes) -> bytes:
+    """As for the cache of pictures, crc32: what is trained on is what was decoded."""
+    return crc32(labels.data, crc32(images.data)).to_bytes(CHECK, "little")
 
 
 def read_copy(copy: Path, key: bytes) -> tuple[Bytes, Bytes] | None:
-    """The decoded copy, mapped into memory (changes stay private); None if it is missing, outdated or broken."""
+    """The decoded copy, mapped into memory (changes stay private); None if it is missing, outdated or damaged."""
     try:
         flat = np.load(copy, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    n, rest = divmod(flat.size - KEY, PIXELS + 1)
+    n, rest = divmod(flat.size - CHECK - KEY, PIXELS + 1)
     if flat.dtype != np.uint8 or flat.ndim != 1 or n < 1 or rest or flat[-KEY:].tobytes() != key:
         return None
-    images, labels = flat[: n * PIXELS].reshape(n, 3, 32, 32), flat[n * PIXELS : -KEY]
-    return (images, labels) if labels.max() < 10 else None
+    pixels, labels, check = np.split(flat[:-KEY], [n * PIXELS, n * (PIXELS + 1)])
+    images = pixels.reshape(n, 3, 32, 32)
+    return (images, labels) if checksum(images, labels) == check.tobytes() else None

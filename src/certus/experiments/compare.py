@@ -25,8 +25,8 @@ from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.training.loop import Tick
 from certus.training.planning import complete
-from certus.training.run_folder import put, put_json
 from certus.training.stopping import stop_signal
+from certus.writing import put, put_json
 
 Result = dict[str, Any]  # what result.json holds
 OnTick = Callable[[Cell, Tick], None]

@@ -13,9 +13,10 @@ from itertools import count
 from typing import Any
 
 from certus.errors import CertusError, Interrupted
-from certus.experiments.cells import Cell
+from certus.experiments.cells import Cell, check_folder
 from certus.training.build import build
-from certus.training.loop import Tick, train
+from certus.training.lock import locked
+from certus.training.loop import Listen, Tick, train
 
 Event = tuple[str, str, Any]  # "tick", "result" or "failed"; the name of the cell; the value
 
@@ -28,13 +29,17 @@ class Pool:
         self.tasks: Any = context.Queue()
         self.events: Any = context.Queue()
         self.workers = [
-            context.Process(target=work, args=(self.tasks, self.events, os.getpid()), daemon=True)
-            for _ in range(workers)
+            context.Process(target=work, args=(self.tasks, self.events), daemon=True) for _ in range(workers)
         ]
 
     def __enter__(self) -> Pool:
-        for worker in self.workers:
-            worker.start()
+        # Workers inherit a blocked Ctrl-C: the parent process stops them with SIGTERM.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for worker in self.workers:
+                worker.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -76,24 +81,42 @@ class Pool:
             yield event
 
 
-def work(tasks: Any, events: Any, parent: int) -> None:
-    """A worker process. It ignores Ctrl-C; the parent process stops it with SIGTERM."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while (cell := tasks.get()) is not None:
+def work(tasks: Any, events: Any) -> None:
+    """A worker process. The parent process stops it with SIGTERM; without a parent it stops by itself."""
+    orphaned = threading.Event()
+    threading.Thread(target=watch_parent, args=(orphaned, events), daemon=True).start()
+    while not orphaned.is_set() and (cell := tasks.get()) is not None:
         steps = count()
 
         def listen(tick: Tick, name: str = cell.name, steps: Any = steps) -> None:
-            if os.getppid() != parent:  # the parent process is gone: finish the step and save
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
             if next(steps) % 5 == 0 or tick.validation_error is not None:
                 events.put(("tick", name, tick))
 
         try:
-            events.put(("result", cell.name, train(build(cell.config), cell.folder, listen, signals=(signal.SIGTERM,))))
-        except Interrupted:
+            events.put(("result", cell.name, train_cell(cell, listen)))
+        except (Interrupted, KeyboardInterrupt):
+            events.cancel_join_thread()  # nobody reads them any more
             return
         except CertusError as e:
             events.put(("failed", cell.name, e))
         except OSError as e:
             events.put(("failed", cell.name, CertusError(f"{e.strerror or e}: {e.filename or cell.folder.path}")))
+
+
+def watch_parent(orphaned: threading.Event, events: Any) -> None:
+    """Wait for the end of the parent process; then finish the step and save, or, if there is nothing to do, end."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    orphaned.set()
+    events.cancel_join_thread()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def train_cell(cell: Cell, listen: Listen) -> dict[str, Any]:
+    """The result of a cell, which another process may have trained since it was looked at."""
+    with locked(cell.folder.path):
+        check_folder(cell)
+        if cell.folder.finished():
+            return cell.folder.load_result()
+        return train(build(cell.config), cell.folder, listen, signals=(signal.SIGTERM,))

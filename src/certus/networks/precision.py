@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from certus.errors import UsageError
+from certus.writing import make_folder, put_json
 
 PRECISIONS = ("auto", "fp32", "bf16")
 WORTH = 1.2  # times as fast as fp32, from which on bf16 is taken
@@ -66,10 +67,8 @@ def probe() -> Probe:
         known = {}
     found = try_in_child()
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_name(f".{kept.name}.{os.getpid()}")
-        fresh.write_text(json.dumps({**known, key: vars(found)}, indent=1))
-        fresh.replace(kept)
+        make_folder(kept.parent)
+        put_json(kept, {**known, key: vars(found)})
     except OSError:
         pass  # without a cache the next process tries again
     return found

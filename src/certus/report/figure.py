@@ -15,12 +15,14 @@ from matplotlib.ticker import MaxNLocator
 
 from certus.report.statistics import Array
 from certus.report.text_table import csv_text
+from certus.writing import put
 
 INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
 SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # for more lines than colours
 STYLE: Any = {
     "svg.fonttype": "none",
+    "svg.hashsalt": "certus",  # else every process has its own ids
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "text.color": INK,
@@ -72,9 +74,16 @@ class ReportFigure:
 
     def save(self, folder: Path) -> None:
         """PNG, SVG and CSV."""
-        self.picture.savefig(folder / f"{self.name}.png", dpi=160, facecolor="white")
-        self.picture.savefig(folder / f"{self.name}.svg", facecolor="white", metadata={"Date": None})
-        (folder / f"{self.name}.csv").write_text(self.csv())
+        put_picture(folder / f"{self.name}.png", self.picture, dpi=160)
+        put_picture(folder / f"{self.name}.svg", self.picture)
+        put(folder / f"{self.name}.csv", self.csv())
+
+
+def put_picture(path: Path, picture: Figure, dpi: int = 110) -> None:
+    """Write a picture as PNG or SVG; the same picture gives the same bytes."""
+    kind = path.suffix[1:]
+    about = {"Date": None} if kind == "svg" else None
+    put(path, lambda file: picture.savefig(file, format=kind, dpi=dpi, facecolor="white", metadata=about))
 
 
 def canvas(height: float = 3.3, rows: int = 1, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from certus.data import Dataset
 from certus.report.answers import draw_coverage
 from certus.report.curves import draw_learning
-from certus.report.figure import GRID, INK, MUTED, SERIES, STYLE, look
+from certus.report.figure import GRID, INK, MUTED, SERIES, STYLE, look, put_picture
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.report.text_table import spread_text
@@ -47,7 +47,7 @@ def draw_comparison(comparison: Comparison, arms: Sequence[Arm], path: Path) -> 
         labels = f"{comparison.labels or 'all'} labels"
         title = f"{comparison.data}: {labels}, {n} seed{'s' * (n != 1)}"
         figure.suptitle(title, fontsize=13, weight="bold")
-        figure.savefig(path, dpi=110)
+        put_picture(path, figure)
 
 
 def draw_errors(axes: Axes, comparison: Comparison) -> None:

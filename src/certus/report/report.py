@@ -18,7 +18,7 @@ from certus.report.page import csv_link, figures_html, page, section, sentence
 from certus.report.runs import Arm, arms, find
 from certus.report.text_table import csv_text
 from certus.report.thumbnails import thumbnails
-from certus.training.run_folder import put
+from certus.writing import put
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from certus.errors import CertusError
+from certus.writing import sync_folder, write_new
 
+STATE, REST, DIGEST = "state.safetensors", "state.json", "sha256"
 Meta = Mapping[str, Any]
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -29,26 +31,34 @@ Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 def write(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Meta) -> None:
     """Write beside, flush to disk, rename into place, then remove the older ones."""
     final, fresh = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}"
-    if final.exists():  # a run is deterministic: what is there is what would be written
-        return
-    data = save({name: t.detach().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()})
-    text = json.dumps({"step": step, **meta})
-    try:
-        fresh.mkdir(parents=True, exist_ok=True)
-        flush(fresh / "state.safetensors", data)
-        flush(fresh / "state.json", text.encode())
-        flush(fresh / "sha256", digest(data, text).encode())
-        fresh.rename(final)
-        sync_folder(folder)
-    except OSError as e:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise CertusError(
-            f"Cannot write a checkpoint to {folder}: {e.strerror or e}. The one before it is kept: make room, then "
-            f"continue with `resume` {folder.parent}."
-        ) from None
+    if not final.exists():  # a run is deterministic: what is there is what would be written
+        data = save({name: t.detach().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()})
+        text = json.dumps({"step": step, **meta})
+        try:
+            write_folder(fresh, final, {STATE: data, REST: text, DIGEST: digest(data, text)})
+        except OSError as e:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise CertusError(
+                f"Cannot write a checkpoint to {folder}: {e.strerror or e}. The one before it is kept: make room, then "
+                f"continue with `resume` {folder.parent}."
+            ) from None
     for other in folder.iterdir():
         if other != final:
             shutil.rmtree(other, ignore_errors=True)
+
+
+def write_folder(fresh: Path, final: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files into the folder `fresh` and rename it. The folder around it is made, but none above that."""
+    if not final.parent.is_dir():
+        final.parent.mkdir()
+        sync_folder(final.parent.parent)
+    shutil.rmtree(fresh, ignore_errors=True)  # of a killed process that had the same number
+    fresh.mkdir()
+    for name, content in files.items():
+        write_new(fresh / name, content)
+    sync_folder(fresh)
+    fresh.rename(final)
+    sync_folder(final.parent)
 
 
 def read(folder: Path) -> Checkpoint | None:
@@ -58,13 +68,21 @@ def read(folder: Path) -> Checkpoint | None:
         return None
     newest = found[-1]
     try:
-        data = (newest / "state.safetensors").read_bytes()
-        text = (newest / "state.json").read_text()
-        if digest(data, text) != (newest / "sha256").read_text():
+        data = (newest / STATE).read_bytes()
+        text = (newest / REST).read_text()
+        if digest(data, text) != (newest / DIGEST).read_text():
             raise CertusError(f"Checkpoint {newest} is damaged: it is not what was written.")
         return load(data), json.loads(text)
     except (OSError, ValueError, SafetensorError) as e:
         raise CertusError(f"Checkpoint {newest} cannot be read: {e}.") from None
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """What the newest checkpoint holds beside its tensors; empty if it cannot be read."""
+    try:
+        return (read(folder) or ({}, {}))[1]
+    except CertusError:
+        return {}
 
 
 def digest(data: bytes, text: str) -> str:
@@ -74,18 +92,3 @@ def digest(data: bytes, text: str) -> str:
 def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names start with the prefix, without it."""
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
-
-def flush(path: Path, data: bytes) -> None:
-    with path.open("wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -24,12 +25,15 @@ from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.evaluation import answers
+from certus.training.identity import check_identity, identity
+from certus.training.lock import Lock, locked
 from certus.training.memory import freed_memory_kept, step_bytes
 from certus.training.observer import Observer
 from certus.training.run import Run, check_finite, unwatched
-from certus.training.run_folder import RunFolder, put, put_json
+from certus.training.run_folder import RunFolder
 from certus.training.stopping import stop_signal
 from certus.training.threads import threads
+from certus.writing import put, put_json
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,18 @@ def train(
 
     Without `observe` the weights are the same to the bit, and metrics.jsonl has only losses and validation errors.
     """
-    with untouched_generator(), threads(run.config.threads), stop_signal(signals) as stopped:
+    with (
+        locked(folder.path) as lock,
+        untouched_generator(),
+        threads(run.config.threads),
+        stop_signal(signals) as stopped,
+    ):
         if folder.exists():
-            folder.check_data(run)
+            folder.check_config(run.config)
         else:
             folder.create(run)
         progress = Progress.of(run, folder, observe)
+        progress.lock = lock
         to_the_end(progress, listen, stopped, save_seconds)
         return conclude(run, folder, progress.seconds)
 
@@ -107,16 +117,22 @@ class Progress:
     run: Run
     folder: RunFolder | None = None
     observer: Observer | None = None
+    lock: Lock | None = None
     step: int = 0
     seconds: float = 0.0
     sums: dict[str, Tensor | float] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)  # the newest that were read
 
     @classmethod
-    def of(cls, run: Run, folder: RunFolder, observe: bool) -> Progress:
+    def of(cls, run: Run, folder: RunFolder, observe: bool, lock: Lock | None = None) -> Progress:
         """From the folder's newest checkpoint, or from the beginning."""
-        progress = cls(run, folder, run_observer(run) if observe else None)
-        if found := checkpoint.read(folder.checkpoints):
+        progress = cls(run, folder, run_observer(run) if observe else None, lock)
+        found = checkpoint.read(folder.checkpoints)
+        if found:
+            check_identity(found[1], run, folder.path)
+        if folder.exists():
+            folder.check_data(run)
+        if found:
             progress.step = restore(run, found)
             progress.seconds, progress.sums = found[1]["seconds"], found[1]["sums"]
             if progress.observer and (observed := found[1].get("observed")):
@@ -124,21 +140,30 @@ class Progress:
         folder.keep_metrics(progress.step)
         return progress
 
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return identity(self.run)
+
     def phase(self, name: str) -> AbstractContextManager[None]:
         return self.observer.watch.phase(name) if self.observer else unwatched(name)
 
     def save(self) -> None:
         if self.folder is None:
             return
+        self.check_folder()
         with self.phase("saving"):
             tensors = {f"method.{name}": t for name, t in self.run.method.state.state_dict().items()}
             state = optimisers.state_tensors(self.run.optimiser)
             tensors |= {f"optimiser.{name}": t for name, t in state.items()}
             sums = {name: float(value) for name, value in self.sums.items()}
-            meta: dict[str, Any] = {"seconds": self.seconds, "sums": sums}
+            meta: dict[str, Any] = {"seconds": self.seconds, "sums": sums, "identity": self.identity}
             if self.observer:
                 meta["observed"] = self.observer.state()
             checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)
+
+    def check_folder(self) -> None:
+        if self.lock:
+            self.lock.check()
 
     def advance(self) -> Tick:
         """One step, and at the end of an epoch its validation and its line."""
@@ -169,6 +194,7 @@ class Progress:
     def close_epoch(self) -> list[float]:
         """Validate, and write the epoch's line."""
         assert self.folder is not None
+        self.check_folder()
         run, per_epoch = self.run, self.run.batches.per_epoch
         with self.phase("validation"):
             validation = run.validation_errors()

@@ -16,8 +16,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +28,15 @@ import torch
 
 from certus import __version__
 from certus.config import Config, resolve
-from certus.errors import UsageError
-from certus.methods import PRETRAINING
+from certus.config.run_file import seal_in
+from certus.config.settings import Altered, from_toml_file
+from certus.errors import CertusError, UsageError
+from certus.methods import PRETRAINING, recipe
+from certus.training.checkpoint import recorded
+from certus.training.identity import differences, settings_of
+from certus.training.lock import Busy, locked
 from certus.training.run import Run
+from certus.writing import append, make_folder, put, put_json
 
 
 @dataclass(frozen=True)
@@ -67,21 +76,48 @@ class RunFolder:
         return self.path / "result.json"
 
     @classmethod
-    def new(cls, out: str | Path | None, config: Config) -> RunFolder:
-        """The folder `out`, if it holds no run yet; without `out`, the first free name under runs/."""
-        if out is not None:
-            folder = cls(Path(out))
-            if folder.exists():
-                raise UsageError(f"{out} already holds a run: continue it with `resume` {out}, or give another `out`.")
-            if folder.path.exists() and not folder.path.is_dir():
-                raise UsageError(f"{out} is a file, not a folder: give another `out`.")
-            return folder
+    @contextmanager
+    def new(cls, out: str | Path | None, config: Config) -> Iterator[RunFolder]:
+        """The folder `out`, if it holds no run yet; without `out`, the first free name under runs/. It is locked."""
+        with ExitStack() as held:
+            if out is not None:
+                held.enter_context(locked(Path(out)))
+                folder = cls(Path(out))
+                if folder.exists():
+                    raise UsageError(
+                        f"{out} already holds a run: continue it with `resume` {out}, or give another `out`."
+                    )
+            else:
+                folder = next(folder for folder in cls.candidates(config) if held.enter_context(folder.free()))
+            yield folder
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock a folder that holds a run."""
+        if not self.path.is_dir():
+            raise UsageError(f"{self.path} holds no run: there is no such folder.")
+        with locked(self.path):
+            yield
+
+    @classmethod
+    def candidates(cls, config: Config) -> Iterator[RunFolder]:
+        """Names of a run of this config under runs/, without end."""
         labels = "" if config.method in PRETRAINING or not config.labels else f"-{config.labels}"
         name = f"{Path(config.data).name}-{config.method}{labels}-seed{config.seed}"
-        number = 1
-        while (folder := cls(Path("runs") / (name if number == 1 else f"{name}-{number}"))).exists():
-            number += 1
-        return folder
+        for number in count(1):
+            yield cls(Path("runs") / (name if number == 1 else f"{name}-{number}"))
+
+    @contextmanager
+    def free(self) -> Iterator[bool]:
+        """Whether this folder holds no run and nobody makes one in it; if so, it is locked."""
+        with ExitStack() as held:
+            try:
+                if not self.exists():
+                    held.enter_context(locked(self.path))
+            except Busy:
+                yield False
+                return
+            yield not self.exists()
 
     def exists(self) -> bool:
         return self.config.is_file()
@@ -92,7 +128,7 @@ class RunFolder:
     def create(self, run: Run) -> None:
         """Write what a run starts from. The config comes last: a folder that has one is complete."""
         config, split, data = run.config, run.split, run.data
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         seen = run.labels[split.labelled.to(run.labels.device)].cpu()
         noisy = seen != data.train.labels[split.labelled]
         put_json(
@@ -117,6 +153,22 @@ class RunFolder:
         put_json(self.model, {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std})
         put_json(self.path / "environment.json", environment())
         put(self.config, config.text())
+        self.check_saved(config)
+
+    def check_saved(self, config: Config) -> None:
+        """Read a new run file back: a run that could not be opened again is not begun."""
+        try:
+            found = differences(settings_of(config), settings_of(self.load_config()))
+        except CertusError as e:
+            found = str(e)
+        if found:
+            self.config.unlink()
+            raise CertusError(f"These settings cannot be saved: when they are read back, {found}.")
+
+    def check_config(self, config: Config) -> None:
+        """Refuse to continue the run with other settings than its own."""
+        if found := differences(settings_of(self.load_config()), settings_of(config)):
+            raise UsageError(f"{self.path} already holds a run with other settings: {found}. Give another `out`.")
 
     def check_data(self, run: Run) -> None:
         """Refuse data that have changed since the run began."""
@@ -130,7 +182,18 @@ class RunFolder:
     def load_config(self) -> Config:
         if not self.exists():
             raise UsageError(f"{self.path} holds no run: it has no {self.config.name}.")
-        return resolve(Config.read(self.config))
+        try:
+            given = Config.read_whole(self.config)
+        except Altered as e:
+            trained = recorded(self.checkpoints).get("identity", {}).get("settings", {})
+            found = differences(trained, from_toml_file(self.config)[1])
+            named = f"{str(e).partition(': ')[0]}: {found}." if found else str(e)
+            raise CertusError(f"{named} Restore it, or start a new run with `config` {self.config}.") from None
+        return resolve(with_newer(given))
+
+    def is_old(self) -> bool:
+        """Whether certus 0.1.0 began it, whose run files have no seal and whose checkpoints hold no settings."""
+        return self.exists() and seal_in(from_toml_file(self.config)[0]) is None
 
     def load_result(self) -> dict[str, Any]:
         return json.loads(self.result.read_text())
@@ -154,22 +217,13 @@ class RunFolder:
         put(self.metrics, "".join(kept))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        with self.metrics.open("a") as f:
-            f.write(json.dumps(record) + "\n")
+        append(self.metrics, json.dumps(record) + "\n")
 
 
-def put(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    if isinstance(content, str):
-        fresh.write_text(content)
-    else:
-        fresh.write_bytes(content)
-    fresh.replace(path)
-
-
-def put_json(path: Path, value: Any) -> None:
-    put(path, json.dumps(value, indent=1) + "\n")
+def with_newer(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With the settings that came after a run file was written: their defaults are what certus did before."""
+    usual = {f.name: f.default for f in fields(Config) if f.name != "options"}
+    return {**usual, **given, "options": {**recipe(given["method"]).defaults(), **given["options"]}}
 
 
 def environment() -> dict[str, Any]:

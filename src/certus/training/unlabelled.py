@@ -12,10 +12,12 @@ from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.build import build
 from certus.training.evaluation import answers
+from certus.training.identity import check_settings
 from certus.training.loop import restore
 from certus.training.run import Run
-from certus.training.run_folder import RunFolder, put
+from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
+from certus.writing import put
 
 
 def answer_unlabelled(folder: RunFolder) -> None:
@@ -34,6 +36,7 @@ def answer_unlabelled(folder: RunFolder) -> None:
         found = checkpoint.read(folder.checkpoints)
         if found is None:
             raise CertusError(f"{folder.path} has no checkpoint any more, so its networks cannot answer.")
+        check_settings(found[1], config, folder.path)
         restore(run, found)
         put(folder.unlabelled, save(answers(run.method.answers, run.data.normalised, part, config.seed, config.mirror)))
 

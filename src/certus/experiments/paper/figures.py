@@ -17,7 +17,7 @@ from certus.experiments.paper.scales import Scale
 from certus.experiments.paper.tables import comparison_of, tasks_of
 from certus.report.answers import draw_ranking, metric_text
 from certus.report.curves import scale_errors
-from certus.report.figure import STYLE, by_epoch, line, look
+from certus.report.figure import STYLE, by_epoch, line, look, put_picture
 from certus.report.text_table import spread_text
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
@@ -44,7 +44,7 @@ def draw_experiment(experiment: Experiment, scale: Scale, records: Records, path
         }
         if drawn:
             figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=min(4, len(drawn)))
-        figure.savefig(path, dpi=110, facecolor="white")
+        put_picture(path, figure)
 
 
 def title_of(task: Task) -> str:

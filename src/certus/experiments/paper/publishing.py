@@ -15,7 +15,7 @@ from certus.experiments.paper.figures import draw_experiment
 from certus.experiments.paper.records import Records
 from certus.experiments.paper.scales import Scale
 from certus.experiments.paper.tables import Command, markdown
-from certus.training.run_folder import put
+from certus.writing import put
 
 
 def published(scale: Scale, folder: Path) -> Records:

@@ -15,7 +15,7 @@ from certus.errors import UsageError
 from certus.methods import recipe
 from certus.report.runs import TASK, flat
 from certus.report.text_table import csv_text
-from certus.training.run_folder import put
+from certus.writing import put
 
 Row = dict[str, Any]
 CURVE = {"epoch": int, "mean": float, "std": float, "n": int}
