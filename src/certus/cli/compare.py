@@ -104,4 +104,4 @@ def report_failures(failures: Failures) -> int:
 
 def sentence(error: CertusError) -> str:
     """The text of a run's error, with the names of settings as flags."""
-    return with_flags(str(error), flag_names(Options))
+    return with_flags(str(error), {*flag_names(Options), "resume"})

@@ -17,9 +17,9 @@ from certus.cli.compare import Failures, Results, report_failures, run_with_prog
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.cli.tables import print_table
-from certus.errors import UsageError
+from certus.errors import CertusError, UsageError
 from certus.experiments import paper
-from certus.experiments.cells import Cell, check_folder
+from certus.experiments.cells import Cell, finished_cells
 from certus.experiments.compare import cores
 from certus.experiments.paper import tables
 from certus.experiments.paper.publishing import publish, published
@@ -85,16 +85,21 @@ def run(options: Options) -> int:
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     failures: Failures = {}
     if options.finished:
-        results = finished_results(cells, out)
+        results, failures = finished_cells(cells)
+        if not results and not failures:
+            raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
     else:
         before = paper.pretraining_cells(chosen, scale, seeds, out, options.data_dir)
         results, failures = run_in_order(before, cells, workers)
     if not results:
         return report_failures(failures)
     if experiment.about == "uncertainty":
-        for cell in cells:
-            if cell.name in results:
+        for cell in [cell for cell in cells if cell.name in results]:
+            try:
                 answer_unlabelled(cell.folder)
+            except CertusError as e:
+                failures[cell.name] = e
+                del results[cell.name]
     records = records_of(scale.name, cells, results)
     show(experiment, scale, records, options.json)
     write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
@@ -103,15 +108,6 @@ def run(options: Options) -> int:
         publish(experiment, scale, records, options.publish, command)
         console.print(f"Published: {options.publish}", soft_wrap=True)
     return report_failures(failures)
-
-
-def finished_results(cells: Sequence[Cell], out: Path) -> Results:
-    for cell in cells:
-        check_folder(cell)
-    results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
-    if not results:
-        raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
-    return results
 
 
 def run_in_order(before: Sequence[Cell], cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from certus.config import resolve
 from certus.errors import CertusError, UsageError
-from certus.experiments.cells import Cell, Results, cell_folder, check_folder
+from certus.experiments.cells import Cell, Results, cell_folder, finished_cells
 from certus.experiments.pool import Pool
 from certus.methods import recipe
 from certus.report.comparisons import compare_results
@@ -93,15 +93,11 @@ def run_cells(
     """
     if workers < 0:
         raise UsageError(f"`workers` must be at least 1, but is {workers}.")
-    for cell in cells:
-        check_folder(cell)
-    results: dict[str, Result] = {}
-    failures: dict[str, CertusError] = {}
+    results, failures = finished_cells(cells)
     waiting = []
     for cell in cells:
-        if cell.folder.finished():
-            results[cell.name] = cell.folder.load_result()
-            on_end(cell, results[cell.name])
+        if outcome := results.get(cell.name) or failures.get(cell.name):
+            on_end(cell, outcome)
         else:
             waiting.append(cell)
     by_name = {cell.name: cell for cell in cells}

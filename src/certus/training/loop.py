@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from safetensors.torch import save
 from torch import Tensor
 
 from certus import optimisers
@@ -23,6 +22,7 @@ from certus.errors import CertusError, Interrupted
 from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
+from certus.training.artefacts import answers_bytes, sealed
 from certus.training.evaluation import answers
 from certus.training.memory import freed_memory_kept, step_bytes
 from certus.training.observer import Observer
@@ -215,7 +215,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     if nets and len(test):
         predictions = answers(nets, run.data.normalised, test, run.config.seed)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
-        put(folder.predictions, save(predictions))
+        put(folder.predictions, answers_bytes(predictions))
     validation = run.validation_errors()
     result = {
         "method": run.config.method,
@@ -229,5 +229,5 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }
-    put_json(folder.result, result)
+    put_json(folder.result, sealed(result))
     return result

@@ -14,6 +14,7 @@ result.json               the test error, read once, at the end
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 from dataclasses import dataclass
@@ -25,9 +26,15 @@ import torch
 
 from certus import __version__
 from certus.config import Config, resolve
-from certus.errors import UsageError
+from certus.errors import CertusError, UsageError
 from certus.methods import PRETRAINING
+from certus.text import printable
+from certus.training import artefacts
+from certus.training.artefacts import opened, read_record, sealed
 from certus.training.run import Run
+
+notices = logging.getLogger("certus")
+LOST = "restore it from a copy, or train the run again in another folder"
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,10 @@ class RunFolder:
         return self.path / "split.json"
 
     @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
     def result(self) -> Path:
         return self.path / "result.json"
 
@@ -87,7 +98,7 @@ class RunFolder:
         return self.config.is_file()
 
     def finished(self) -> bool:
-        return self.result.is_file()
+        return self.result.exists()
 
     def create(self, run: Run) -> None:
         """Write what a run starts from. The config comes last: a folder that has one is complete."""
@@ -97,30 +108,32 @@ class RunFolder:
         noisy = seen != data.train.labels[split.labelled]
         put_json(
             self.split,
-            {
-                "data": config.data,
-                "fingerprint": data.fingerprint,
-                "seed": config.seed,
-                "balanced": config.balanced,
-                "labelled": split.labelled.tolist(),
-                "validation": split.validation.tolist(),
-                "unlabelled": len(split.unlabelled),
-                "validation from": "extra labels"
-                if len(split.validation)
-                else "its own part" * (data.validation is not None),
-                "wrong labels": {
-                    str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
-                },
-            },
+            sealed(
+                {
+                    "data": config.data,
+                    "fingerprint": data.fingerprint,
+                    "seed": config.seed,
+                    "balanced": config.balanced,
+                    "labelled": split.labelled.tolist(),
+                    "validation": split.validation.tolist(),
+                    "unlabelled": len(split.unlabelled),
+                    "validation from": "extra labels"
+                    if len(split.validation)
+                    else "its own part" * (data.validation is not None),
+                    "wrong labels": {
+                        str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
+                    },
+                }
+            ),
         )
         mean, std = (s.flatten().tolist() for s in data.scale)
-        put_json(self.model, {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std})
-        put_json(self.path / "environment.json", environment())
+        put_json(self.model, sealed({"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}))
+        put_json(self.environment, sealed(environment()))
         put(self.config, config.text())
 
     def check_data(self, run: Run) -> None:
         """Refuse data that have changed since the run began."""
-        drawn = json.loads(self.split.read_text())
+        drawn = read_record(self.split, artefacts.SPLIT, LOST)
         if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
             raise UsageError(
                 f"{run.config.data} has changed since the run in {self.path} began: restore the data as they were, or "
@@ -133,38 +146,72 @@ class RunFolder:
         return resolve(Config.read(self.config))
 
     def load_result(self) -> dict[str, Any]:
-        return json.loads(self.result.read_text())
+        again = f"remove it and continue the run with `resume` {self.path}, which writes it again"
+        return read_record(self.result, artefacts.RESULT, again)
+
+    def load_model(self) -> dict[str, Any]:
+        """Classes, shape, mean and std: what a model needs to answer."""
+        about = read_record(self.model, artefacts.MODEL, LOST)
+        shape, channels = about["shape"], {len(about["mean"]), len(about["std"])}
+        if len(shape) not in (1, 3) or min(shape) < 1 or channels != {shape[0]} or not min(about["std"]) > 0:
+            raise CertusError(f"{self.model} is damaged (its shape and its scale do not fit): {LOST}.")
+        return about
 
     def load_metrics(self) -> list[dict[str, Any]]:
-        if not self.metrics.is_file():
-            return []
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        """One record per epoch, in order. A last line that is still being written is left out."""
+        records: list[dict[str, Any]] = []
+        for number, line in enumerate(self.metrics_lines()[:-1], 1):
+            try:
+                records.append(opened(line, artefacts.EPOCH))
+                if len(records) > 1 and records[-1]["step"] <= records[-2]["step"]:
+                    raise ValueError("it is not in order")
+            except ValueError as e:
+                raise CertusError(
+                    f"{self.metrics} is damaged in line {number} ({e}): remove that line, or restore the file from a "
+                    "copy."
+                ) from None
+        return records
+
+    def metrics_lines(self) -> list[bytes]:
+        """What stands between the line ends of metrics.jsonl: the last is empty, or a line that was cut short."""
+        if not self.metrics.exists():
+            return [b""]
+        try:
+            return self.metrics.read_bytes().split(b"\n")
+        except OSError as e:
+            raise CertusError(f"{self.metrics} cannot be read ({e.strerror or e}): remove it.") from None
 
     def keep_metrics(self, step: int) -> None:
-        """Drop the lines of epochs after `step`, which a resumed run writes again, and a line that a kill cut short."""
-        if not self.metrics.is_file():
+        """Drop the lines of epochs after `step`, which a resumed run writes again, and damaged lines; a notice counts
+        them."""
+        if not self.metrics.exists():
             return
-        kept = []
-        for line in self.metrics.read_text().splitlines():
+        *lines, cut = self.metrics_lines()
+        kept, later, damaged = [], 0, int(cut != b"")
+        for line in lines:
             try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
+                done = opened(line, artefacts.EPOCH)["step"]
             except ValueError:
-                break
-        put(self.metrics, "".join(kept))
+                damaged += 1
+                continue
+            later += done > step
+            if done <= step:
+                kept.append(line + b"\n")
+        dropped = {"after the checkpoint, which are trained again": later, "that are damaged": damaged}
+        for which, count in dropped.items():
+            if count:
+                notices.warning("%s: %s dropped %s.", self.metrics, f"{count} line{'s' * (count > 1)}", which)
+        put(self.metrics, b"".join(kept))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        with self.metrics.open("a") as f:
-            f.write(json.dumps(record) + "\n")
+        with self.metrics.open("a", encoding="utf-8") as f:
+            f.write(json.dumps(sealed(record)) + "\n")
 
 
 def put(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    if isinstance(content, str):
-        fresh.write_text(content)
-    else:
-        fresh.write_bytes(content)
+    fresh.write_bytes(printable(content).encode() if isinstance(content, str) else content)
     fresh.replace(path)
 
 
