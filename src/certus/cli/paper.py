@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from certus.cli.compare import Failures, Results, report_failures, run_with_progress
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
+from certus.cli.screen import screen
 from certus.cli.tables import print_table
 from certus.errors import CertusError, UsageError
 from certus.experiments import paper
@@ -124,7 +124,7 @@ def list_experiments() -> None:
         table.add_column(column)
     for e in paper.EXPERIMENTS.values():
         table.add_row(e.name, e.summary, ", ".join(t.name for t in e.tasks), str(len(e.arms)))
-    Console().print(table)
+    screen().print(table)
 
 
 def command(experiment: paper.Experiment, scale: paper.Scale, only: str, seeds: int) -> str:

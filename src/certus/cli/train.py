@@ -98,7 +98,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
         with decoding_progress() as listen:
             found = pictures(config.data, config.size, listen)
         for line in found.summary():
-            console.print(line, soft_wrap=True, markup=False)
+            console.print(line, soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
 
 

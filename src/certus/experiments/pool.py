@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from certus.errors import CertusError, Interrupted
+from certus.errors import CertusError, Interrupted, unexpected
 from certus.experiments.cells import Cell
 from certus.training.build import build
 from certus.training.loop import Tick, train
@@ -97,3 +97,5 @@ def work(tasks: Any, events: Any, parent: int) -> None:
             events.put(("failed", cell.name, e))
         except OSError as e:
             events.put(("failed", cell.name, CertusError(f"{e.strerror or e}: {e.filename or cell.folder.path}")))
+        except Exception as e:  # the other cells go on
+            events.put(("failed", cell.name, unexpected(e)))

@@ -20,6 +20,7 @@ INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
 SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # for more lines than colours
 STYLE: Any = {
+    "text.parse_math": False,  # a name may hold a dollar sign
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -74,7 +75,7 @@ class ReportFigure:
         """PNG, SVG and CSV."""
         self.picture.savefig(folder / f"{self.name}.png", dpi=160, facecolor="white")
         self.picture.savefig(folder / f"{self.name}.svg", facecolor="white", metadata={"Date": None})
-        (folder / f"{self.name}.csv").write_text(self.csv())
+        (folder / f"{self.name}.csv").write_bytes(self.csv().encode())
 
 
 def canvas(height: float = 3.3, rows: int = 1, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:

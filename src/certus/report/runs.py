@@ -273,4 +273,4 @@ def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
 
 def value_text(value: Any) -> str:
     """The value of a setting for people; a path is shortened to its last part."""
-    return Path(value).name if isinstance(value, str) and "/" in value else shown(value)
+    return printable(Path(value).name if isinstance(value, str) and "/" in value else shown(value))
