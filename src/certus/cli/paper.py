@@ -20,11 +20,12 @@ from certus.cli.tables import print_table
 from certus.errors import CertusError, UsageError
 from certus.experiments import paper
 from certus.experiments.cells import Cell, finished_cells
-from certus.experiments.compare import cores
+from certus.experiments.compare import MOST_SEEDS, cores
 from certus.experiments.paper import tables
 from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
+from certus.methods.options import at_least
 from certus.report.report import write_report
 from certus.training.run_folder import put, put_json
 from certus.training.unlabelled import answer_unlabelled
@@ -74,8 +75,8 @@ def run(options: Options) -> int:
         return 0
     seeds = scale.seeds if options.seeds is None else options.seeds
     for name, number in (("seeds", seeds), ("workers", options.workers)):
-        if number is not None and number < 1:
-            raise UsageError(f"`{name}` must be at least 1, but is {number}.")
+        if number is not None:
+            at_least(1, MOST_SEEDS)(name, number)
     out = options.out or Path("runs") / f"paper-{scale.name}"
     workers = options.workers or (1 if torch.cuda.is_available() else cores())
     if options.publish is not None:

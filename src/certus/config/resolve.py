@@ -24,6 +24,7 @@ from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import suitable, suitable_width
 from certus.networks.precision import decide_precision
+from certus.text import brief
 
 
 def resolve(given: Mapping[str, Any]) -> Config:
@@ -42,8 +43,10 @@ def resolve(given: Mapping[str, Any]) -> Config:
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
     chosen = given.get("options", {})
-    known.configure(chosen)
-    options = known.defaults() | own | dict(chosen)
+    if not isinstance(chosen, Mapping):
+        raise UsageError(f"`options` must be options of the method with their values, but is {brief(chosen)}.")
+    configured = known.configure(chosen)
+    options = known.defaults() | own | {name: getattr(configured, name) for name in chosen}
     refuse_idle(settings, options, plain)
     if options.get("student_view") != "strong":  # a preset's strong view that nobody sees
         settings |= {name: defaults[name] for name in ("strong", "strength")}

@@ -19,15 +19,17 @@ from certus.errors import CertusError, UsageError
 from certus.experiments.cells import Cell, Results, cell_folder, finished_cells
 from certus.experiments.pool import Pool
 from certus.methods import recipe
+from certus.methods.options import at_least
 from certus.report.comparisons import compare_results
 from certus.report.overview import draw_comparison
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.training.loop import Tick
-from certus.training.planning import complete
+from certus.training.planning import check_length, complete
 from certus.training.run_folder import put, put_json
 from certus.training.stopping import stop_signal
 
+MOST_SEEDS = 10_000
 Result = dict[str, Any]  # what result.json holds
 OnTick = Callable[[Cell, Tick], None]
 OnEnd = Callable[[Cell, Result | CertusError], None]
@@ -53,10 +55,8 @@ def comparison_cells(
     """
     if not methods or len(set(methods)) < len(methods):
         raise UsageError(f"`methods` must name each method once, but is {', '.join(methods) or 'empty'}.")
-    if seeds < 1:
-        raise UsageError(f"`seeds` must be at least 1, but is {seeds}.")
-    if epochs is not None and not epochs > 0:
-        raise UsageError(f"`epochs` must be more than 0, but is {epochs:g}.")
+    at_least(1, MOST_SEEDS)("seeds", seeds)
+    check_length(None, epochs, None)
     recipes = [recipe(name) for name in methods]
     for option in options or {}:
         if not any(option in known.defaults() for known in recipes):

@@ -8,8 +8,10 @@ from statistics import fmean
 
 from certus.config import Config, decide, steps_per_epoch
 from certus.config.presets import epochs_for
+from certus.config.settings import MOST_STEPS
 from certus.data import load
 from certus.errors import UsageError
+from certus.text import brief
 from certus.training.build import build
 from certus.training.threads import threads
 
@@ -25,7 +27,10 @@ def complete(config: Config, epochs: float | None = None, minutes: float | None 
     if minutes is not None:
         return within(decided, minutes, choose_threads=not config.threads)
     wanted = epochs if epochs is not None else epochs_for(config.data)
-    return replace(decided, steps=max(1, round(wanted * steps_per_epoch(decided, data))))
+    per_epoch = steps_per_epoch(decided, data)
+    if wanted * per_epoch > MOST_STEPS:
+        raise UsageError(f"`epochs` must be at most {MOST_STEPS // per_epoch:,} here, but is {wanted:g}.")
+    return replace(decided, steps=max(1, round(wanted * per_epoch)))
 
 
 def within(config: Config, minutes: float, choose_threads: bool) -> Config:
@@ -37,7 +42,7 @@ def within(config: Config, minutes: float, choose_threads: bool) -> Config:
     candidates = {1, config.threads} if choose_threads else {config.threads}
     seconds = {n: seconds_per_step(replace(config, threads=n)) for n in sorted(candidates)}
     threads = min(seconds, key=lambda n: seconds[n])
-    return replace(config, threads=threads, steps=max(1, int(60 * minutes / seconds[threads])))
+    return replace(config, threads=threads, steps=max(1, int(min(60 * minutes / seconds[threads], MOST_STEPS))))
 
 
 def seconds_per_step(config: Config) -> float:
@@ -63,5 +68,5 @@ def check_length(steps: float | None, epochs: float | None, minutes: float | Non
     if len(given) > 1:
         raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
     for name, value in given.items():
-        if not value > 0:
-            raise UsageError(f"`{name}` must be more than 0, but is {value:g}.")
+        if not value > 0 or value == float("inf"):
+            raise UsageError(f"`{name}` must be more than 0 and finite, but is {brief(value)}.")
