@@ -25,7 +25,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from certus.data.decode import Decoded, decode_bytes, file_content, quiet, threaded_map
+from certus.data.decode import Decoded, decode_bytes, quiet, read, threaded_map
 from certus.data.limits import Unreadable
 
 FOLDER = "pictures-1"  # the version changes when the decoding changes
@@ -105,7 +105,7 @@ def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: L
 
     def examine(file: str) -> tuple[bytes, Decoded | None] | str:
         try:
-            with file_content(root / file) as data:
+            with read(root / file) as data:
                 key = blake2b(data, digest_size=16).digest()
                 return key, None if store.has(key) else decode_bytes(data, size)
         except Unreadable as reason:

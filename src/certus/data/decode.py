@@ -70,7 +70,7 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
     It is rotated by its EXIF orientation. Transparent pixels become white. 16 bits become 8 (v / 257). Only the first
     image of an animation or of several pages is used. Raises `Unreadable` with the reason if it cannot be decoded.
     """
-    with quiet(), file_content(path) as data:
+    with quiet(), read(path) as data:
         return decode_bytes(data, size).pixels
 
 
@@ -201,7 +201,7 @@ def choose_size(paths: Sequence[Path]) -> tuple[int, str]:
 
 
 @contextmanager
-def file_content(path: Path) -> Iterator[bytes]:
+def read(path: Path) -> Iterator[bytes]:
     """The content of a regular file. Threads wait for each other if their files are large."""
     size = check_file(path)
     with bytes_in_use.take(size, most_bytes()):
@@ -226,7 +226,7 @@ def stream(
 
     def attempt(path: Path) -> NDArray[np.uint8] | str:
         try:
-            with file_content(path) as data:
+            with read(path) as data:
                 return as_channels(decode_bytes(data, size).pixels, channels)
         except Unreadable as reason:
             return str(reason)

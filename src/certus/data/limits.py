@@ -2,7 +2,8 @@
 
 One picture may have PIXELS pixels and BYTES bytes; all pictures that are being decoded share the same two budgets.
 While it is decoded, a picture takes up to 20 bytes per pixel (a transparent WebP; others 2 to 10), so all of them take
-up to 20 · PIXELS + BYTES: 1.5 GB with the usual limits. The environment variables CERTUS_MAX_PIXELS and CERTUS_MAX_BYTES set other limits.
+up to 20 · PIXELS + BYTES: 1.5 GB with the usual limits. The environment variables CERTUS_MAX_PIXELS and
+CERTUS_MAX_BYTES set other limits.
 """
 
 from __future__ import annotations
