@@ -197,10 +197,10 @@ class RunFolder:
             later += done > step
             if done <= step:
                 kept.append(line + b"\n")
-        dropped = {"after the checkpoint, which are trained again": later, "that are damaged": damaged}
+        dropped = {"of epochs after the checkpoint, which are trained again": later, "that were damaged": damaged}
         for which, count in dropped.items():
             if count:
-                notices.warning("%s: %s dropped %s.", self.metrics, f"{count} line{'s' * (count > 1)}", which)
+                notices.warning("%s: dropped %d line%s %s.", self.metrics, count, "s" * (count > 1), which)
         put(self.metrics, b"".join(kept))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
