@@ -99,7 +99,7 @@ def test_toml_keeps_strings_that_need_quotes() -> None:
         ({"labels": -1}, "`labels` must be at least 0, but is -1"),
         ({"label_noise": 1.5}, "`label_noise` must be between 0 and 1, but is 1.5"),
         ({"dropout": 1.0}, "`dropout` must be between 0 and 0.95, but is 1"),
-        ({"learning_rate": float("nan")}, "`learning_rate` must be at least 0, but is nan"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be a finite number, but is nan"),
         ({"options": {"teachers": 0}}, "`teachers` must be at least 1, but is 0"),
         ({"options": {"weight": -1.0}}, "`weight` must be at least 0, but is -1"),
         ({"options": {"metric": "vp"}}, "There is no metric 'vp'"),

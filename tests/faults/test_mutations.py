@@ -67,7 +67,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """runs/: a comparison of two finished seeds; stopped/: a run that was stopped at its fourth step; pictures/."""
+    """runs/: a comparison of two finished seeds; stopped/: a run that was stopped after its fourth step; pictures/."""
     root = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "Pool", SerialPool)
@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = RunFolder(root / "runs" / f"{METHOD}-seed0").load_config()
 
     def stop(tick: Any) -> None:
-        if tick.step == 4:
+        if tick.step == 5:  # the fourth is saved
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -72,6 +72,10 @@ class RunRecord:
         if [line["epoch"] for line in lines] != list(range(1, len(lines) + 1)):
             notes.append(f"{folder.metrics} lacks epochs, so the curves have gaps.")
         if result is None:
+            done = folder.saved_step()
+            per_epoch = steps[0] // lines[0]["epoch"] if lines else 0
+            if (done and not lines) or (per_epoch and steps[-1] < done - done % per_epoch):
+                notes.append(f"{folder.metrics} holds {len(lines) or 'no'} epochs, and the run is at step {done}.")
             return notes
         if (result["method"], result["seed"]) != (self.config.method, self.config.seed):
             raise CertusError(f"{folder.result} is the result of another run than {folder.config}: restore either.")

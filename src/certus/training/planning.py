@@ -11,6 +11,7 @@ from certus.config.presets import epochs_for
 from certus.config.settings import MOST_STEPS
 from certus.data import load
 from certus.errors import UsageError
+from certus.methods.options import LARGEST
 from certus.text import brief
 from certus.training.build import build
 from certus.training.threads import threads
@@ -42,7 +43,7 @@ def within(config: Config, minutes: float, choose_threads: bool) -> Config:
     candidates = {1, config.threads} if choose_threads else {config.threads}
     seconds = {n: seconds_per_step(replace(config, threads=n)) for n in sorted(candidates)}
     threads = min(seconds, key=lambda n: seconds[n])
-    return replace(config, threads=threads, steps=max(1, int(min(60 * minutes / seconds[threads], MOST_STEPS))))
+    return replace(config, threads=threads, steps=max(1, min(int(60 * minutes / seconds[threads]), MOST_STEPS)))
 
 
 def seconds_per_step(config: Config) -> float:
@@ -68,5 +69,7 @@ def check_length(steps: float | None, epochs: float | None, minutes: float | Non
     if len(given) > 1:
         raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
     for name, value in given.items():
-        if not value > 0 or value == float("inf"):
-            raise UsageError(f"`{name}` must be more than 0 and finite, but is {brief(value)}.")
+        if not value > 0:
+            raise UsageError(f"`{name}` must be more than 0, but is {brief(value)}.")
+        if value > LARGEST:  # a year has 525,600 minutes
+            raise UsageError(f"`{name}` must be at most {LARGEST:,.0f}, but is {brief(value)}.")

@@ -100,6 +100,11 @@ class RunFolder:
     def finished(self) -> bool:
         return self.result.exists()
 
+    def saved_step(self) -> int:
+        """The steps that the newest checkpoint has done, by its name."""
+        names = [path.name.removeprefix("step-") for path in self.checkpoints.glob("step-*")]
+        return max((int(name) for name in names if name.isdecimal() and len(name) < 10), default=0)
+
     def create(self, run: Run) -> None:
         """Write what a run starts from. The config comes last: a folder that has one is complete."""
         config, split, data = run.config, run.split, run.data
