@@ -120,9 +120,10 @@ def test_lines_that_a_resumed_run_drops_are_counted(metrics: RunFolder, caplog: 
     whole = metrics.metrics.read_text()
     metrics.metrics.write_text(whole.replace('"step": 3', '"step": 4') + '{"epoch": 4')
     with caplog.at_level(logging.WARNING, "certus"):
-        metrics.keep_metrics(6)
+        metrics.keep_metrics(6, 2)
     assert [record.message.split(": ", 1)[1] for record in caplog.records] == [
         "dropped 1 line of epochs after the checkpoint, which are trained again.",
         "dropped 2 lines that were damaged.",
+        "1 of the 2 epochs so far are missing.",
     ]
     assert metrics.load_metrics() == LINES[1:2]

@@ -121,7 +121,7 @@ class Progress:
             progress.seconds, progress.sums = found[1]["seconds"], found[1]["sums"]
             if progress.observer and (observed := found[1].get("observed")):
                 progress.observer.restore(observed)
-        folder.keep_metrics(progress.step)
+        folder.keep_metrics(progress.step, progress.step // run.batches.per_epoch)
         return progress
 
     def phase(self, name: str) -> AbstractContextManager[None]:

@@ -11,12 +11,12 @@ from certus.config.presets import epochs_for
 from certus.config.settings import MOST_STEPS
 from certus.data import load
 from certus.errors import UsageError
-from certus.methods.options import LARGEST
 from certus.text import brief
 from certus.training.build import build
 from certus.training.threads import threads
 
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 10, 3.0  # steps that are not timed, that are (at least, at most), seconds for them
+LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
@@ -71,5 +71,5 @@ def check_length(steps: float | None, epochs: float | None, minutes: float | Non
     for name, value in given.items():
         if not value > 0:
             raise UsageError(f"`{name}` must be more than 0, but is {brief(value)}.")
-        if value > LARGEST:  # a year has 525,600 minutes
-            raise UsageError(f"`{name}` must be at most {LARGEST:,.0f}, but is {brief(value)}.")
+        if value > LONGEST:
+            raise UsageError(f"`{name}` must be at most {LONGEST:,}, but is {brief(value)}.")

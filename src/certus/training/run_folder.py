@@ -186,11 +186,9 @@ class RunFolder:
         except OSError as e:
             raise CertusError(f"{self.metrics} cannot be read ({e.strerror or e}): remove it.") from None
 
-    def keep_metrics(self, step: int) -> None:
-        """Drop the lines of epochs after `step`, which a resumed run writes again, and damaged lines; a notice counts
-        them."""
-        if not self.metrics.exists():
-            return
+    def keep_metrics(self, step: int, epochs: int = 0) -> None:
+        """Drop the lines of epochs after `step`, which a resumed run writes again, and damaged lines. Notices count
+        them, and the lines that are missing of the `epochs` that end before `step`."""
         *lines, cut = self.metrics_lines()
         kept, later, damaged = [], 0, int(cut != b"")
         for line in lines:
@@ -206,7 +204,10 @@ class RunFolder:
         for which, count in dropped.items():
             if count:
                 notices.warning("%s: dropped %d line%s %s.", self.metrics, count, "s" * (count > 1), which)
-        put(self.metrics, b"".join(kept))
+        if len(kept) < epochs:
+            notices.warning("%s: %d of the %d epochs so far are missing.", self.metrics, epochs - len(kept), epochs)
+        if self.metrics.exists():
+            put(self.metrics, b"".join(kept))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self.metrics.open("a", encoding="utf-8") as f:
