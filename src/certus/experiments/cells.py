@@ -29,6 +29,18 @@ def cell_folder(out: Path, arm: str, seed: int) -> RunFolder:
     return RunFolder(out / f"{arm}-seed{seed}")
 
 
+class OtherSettings(UsageError):
+    """The folder of a cell holds a run with other settings."""
+
+
+def check_folder(cell: Cell) -> None:
+    """A run that was stopped is continued, but only with the same settings."""
+    if cell.folder.exists() and cell.folder.load_config() != cell.config:
+        raise OtherSettings(
+            f"{cell.folder.path} already holds a run with other settings: give another `out`, or remove it."
+        )
+
+
 def finished_cells(cells: Sequence[Cell]) -> tuple[dict[str, dict[str, Any]], dict[str, CertusError]]:
     """The results of the cells that are finished, and why some cannot be used: damaged files, or other settings.
 
@@ -37,21 +49,15 @@ def finished_cells(cells: Sequence[Cell]) -> tuple[dict[str, dict[str, Any]], di
     results: dict[str, dict[str, Any]] = {}
     failures: dict[str, CertusError] = {}
     there = [cell for cell in cells if cell.folder.exists()]
-    other = 0
     for cell in there:
         try:
-            if cell.folder.load_config() != cell.config:
-                other += 1
-                failures[cell.name] = UsageError(
-                    f"{cell.folder.path} already holds a run with other settings: give another `out`, or remove it."
-                )
-            elif cell.folder.finished():
-                run = RunRecord(cell.folder, cell.config)
-                for note in run.read():
+            check_folder(cell)
+            if cell.folder.finished():
+                for note in RunRecord(cell.folder, cell.config).read():
                     notices.warning("%s", note)
-                results[cell.name] = run.folder.load_result()
+                results[cell.name] = cell.folder.load_result()
         except CertusError as e:
             failures[cell.name] = e
-    if other and other == len(there):
+    if there and all(isinstance(failures.get(cell.name), OtherSettings) for cell in there):
         raise failures[there[0].name]
     return results, failures
