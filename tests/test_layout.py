@@ -8,7 +8,7 @@ from pathlib import Path
 import certus
 
 ROOT = Path(certus.__file__).parent
-ORDER = """errors writing randomness data networks views certainty core teachers methods optimisers config training
+ORDER = """errors text writing randomness data networks views certainty core teachers methods optimisers config training
 model classifier report experiments api cli __main__""".split()
 
 

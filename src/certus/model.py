@@ -5,7 +5,6 @@ It needs the run's folder alone, not the data that it was trained on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,10 +169,7 @@ def load(folder: str | Path) -> Model:
     """
     found = RunFolder(Path(folder))
     config = found.load_config()
-    try:
-        about = json.loads(found.model.read_text())
-    except (OSError, ValueError) as e:
-        raise CertusError(f"{found.model} cannot be read: {e}.") from None
+    about = found.load_model()
     state = checkpoint.read(found.checkpoints)
     if state is None:
         raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")

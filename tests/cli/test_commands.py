@@ -188,6 +188,22 @@ def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
         ("train --metric random --draws 3", "--draws would change nothing: metric random needs no draws."),
         ("train --epochs 3 --minutes 1", "Give only one of --epochs, --minutes."),
         ("train --minutes 0", "--minutes must be more than 0"),
+        ("train --translate 8 --steps 1", "--translate must be less than the shorter side of the images, 8 pixels"),
+        ("train --epochs inf", "--epochs must be at most 99,999,999, but is inf."),
+        ("train --epochs 1e9", "--epochs must be at most"),
+        ("train --minutes inf", "--minutes must be at most 99,999,999, but is inf."),
+        ("train --learning-rate 1e308", "--learning-rate must be between 0 and 1,000, but is 1e+308."),
+        ("train --beta inf", "--beta must be a finite number, but is inf."),
+        ("train --noise nan", "--noise must be a finite number, but is nan."),
+        ("train --width 1000000", "--width must be between 0 and 4,096, but is 1000000."),
+        ("train --threads 1000000", "--threads must be between 0 and 1,024, but is 1000000."),
+        (f"train --seed {'9' * 5000}", "--seed must be a whole number, but is '999"),
+        ("train --draws tree:1000000x1000000", "--draws must be at most 10,000 in all"),
+        ("train --draws 99999999999", "--draws must be at most 10,000 in all"),
+        ("train --save-seconds nan --steps 1", "--save-seconds must be at least 0, but is nan."),
+        ("compare --seeds 1000000000", "--seeds must be at most 10,000"),
+        ("compare --epochs nan", "--epochs must be more than 0, but is nan."),
+        ("evaluate no-such --draws 1000000000", "--draws must be at most 100,000"),
         ("train --config no-such.toml", "Cannot read no-such.toml"),
         ("train --resume no-such", "no-such holds no run"),
         ("train --resume no-such --labels 3", "leave out --labels"),
@@ -259,7 +275,7 @@ def test_errors_reach_the_shell_without_a_traceback(tmp_path: Path) -> None:
 def test_a_loss_that_becomes_nan_stops_with_step_term_and_checkpoint(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["train", *TINY, "--learning-rate", "1e30", "--steps", "50", "--save-seconds", "0", "--out", "run"]
+    words = ["train", *TINY, "--learning-rate", "1000", "--steps", "50", "--save-seconds", "0", "--out", "run"]
     assert main(words) == 1
     sentence = capsys.readouterr().err.splitlines()[-1]
     found = re.search(r"The loss became nan in step (\d+), term 'supervised'", sentence)

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,6 +55,34 @@ def test_compare_prints_a_table_and_writes_results_and_a_picture(
 
     with pytest.raises(UsageError, match="already holds a run with other settings"):
         run([*words, "--labels", "8"])
+
+    bad = RunFolder(tmp_path / "out" / "pi-seed0")
+    for file in (bad.config, bad.result, bad.metrics, bad.predictions, bad.model):  # one bad run is named
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2] + b"\n")
+        assert run([*words, "--json"]) == 1
+        shown = capsys.readouterr()
+        assert f"certus: pi-seed0 failed: {bad.path.relative_to(tmp_path)}" in shown.err
+        assert file == bad.config or str(file.relative_to(tmp_path)) in shown.err
+        methods = json.loads(shown.out)["methods"]  # and the others are shown
+        assert list(methods["pi"]["test_error"]) == ["1"]
+        assert methods["supervised"] == results["methods"]["supervised"]
+        file.write_bytes(whole)
+
+
+def test_what_a_worker_does_not_expect_ends_one_run(tmp_path: Path) -> None:
+    settings = {"data": "moons", "width": 8, "labelled_batch": 6, "unlabelled_batch": 100}
+    good, other = comparison_cells(["supervised"], 2, settings, epochs=1, out=tmp_path)
+    broken = replace(other, config=None)  # type: ignore[arg-type]
+    with Pool(1) as pool:
+        events = {name: (kind, value) for kind, name, value in pool.run([broken, good], Event())}
+    assert events[good.name][0] == "result"
+    kind, error = events[broken.name]
+    assert kind == "failed"
+    file = re.search(r"The details are in (\S+\.txt)", str(error))
+    assert file
+    assert "AttributeError" in Path(file[1]).read_text()
+    Path(file[1]).unlink()
 
 
 def test_the_same_from_python(tmp_path: Path) -> None:

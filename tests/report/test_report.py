@@ -251,9 +251,11 @@ def test_seeds_with_more_known_labels_have_more_bins() -> None:
 def observed(folder: Path, epochs: Sequence[dict[str, Any]], classes: int) -> RunRecord:
     """A run that has recorded only these targets."""
     folder.mkdir()
-    lines = [{"epoch": i + 1, "step": i + 1, "losses": {}, "targets": targets} for i, targets in enumerate(epochs)]
+    whole = [{name: {"kept": {}, "classes": [], **t} for name, t in targets.items()} for targets in epochs]
+    lines = [{"epoch": i + 1, "step": i + 1, "losses": {}, "targets": targets} for i, targets in enumerate(whole)]
     RunFolder(folder).metrics.write_text("".join(json.dumps(li) + "\n" for li in lines))
-    RunFolder(folder).model.write_text(json.dumps({"classes": [f"class {c}" for c in range(classes)]}))
+    about = {"classes": [f"class {c}" for c in range(classes)], "shape": [2], "mean": [0.0, 0.0], "std": [1.0, 1.0]}
+    RunFolder(folder).model.write_text(json.dumps(about))
     return RunRecord(RunFolder(folder), resolve({**DIGITS, "method": "ft-ccl"}))
 
 

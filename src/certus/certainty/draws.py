@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Protocol
 
 import torch
@@ -25,6 +26,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from certus.errors import UsageError
 from certus.networks.modes import dropout_only, evaluating
+from certus.text import brief
+
+MOST = 10_000  # draws
 
 Stages = Sequence[nn.Module]
 View = Callable[[int], Tensor]  # number of the view -> the images (B, …) under it
@@ -115,6 +119,8 @@ def parse(text: str | int) -> Plan:
     kind, _, numbers = (f"independent:{text}" if text.isascii() and text.isdigit() else text).partition(":")
     parts = numbers.split("x")
     digits = all(part.isascii() and part.isdigit() for part in parts)
+    if digits and (max(map(len, parts)) > 6 or prod(map(int, parts)) > MOST):
+        raise UsageError(f"`draws` must be at most {MOST:,} in all, but is {brief(text)}.")
     if digits and kind == "independent" and len(parts) == 1:
         return Independent(int(numbers))
     if digits and kind == "tree":

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from certus.cli.flags import flag, flag_names, many, with_flags
 from certus.cli.progress import console, many_progress
+from certus.cli.screen import screen
 from certus.cli.settings import config_flags, option_flags
 from certus.cli.tables import cost_table, rich_table
 from certus.errors import CertusError, Interrupted, UsageError
@@ -67,8 +66,8 @@ def run(options: Options) -> int:
     if options.json:
         print(json.dumps(comparison.as_dict()))
     else:
-        Console().print(rich_table(comparison.table()))
-        Console().print(cost_table(comparison))
+        screen().print(rich_table(comparison.table()))
+        screen().print(cost_table(comparison))
         print(f"Results: {out / 'results.json'}, as a table in results.md")
         if picture:
             print(f"Picture: {picture}")
@@ -104,4 +103,4 @@ def report_failures(failures: Failures) -> int:
 
 def sentence(error: CertusError) -> str:
     """The text of a run's error, with the names of settings as flags."""
-    return with_flags(str(error), flag_names(Options))
+    return with_flags(str(error), {*flag_names(Options), "resume"})

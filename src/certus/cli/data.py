@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from certus.cli.flags import argument, flag
+from certus.cli.screen import screen
 from certus.config.presets import DATA
 from certus.data import DATASETS, OFFICIAL, data_folder, fetch, load
 from certus.errors import CertusError, UsageError
@@ -46,7 +46,7 @@ def run(options: Options) -> int:
             table.add_row(d["name"], d["about"], str(len(d["classes"])), f"{d['train']:,}", f"{d['test']:,}", size)
         else:
             table.add_row(d["name"], d["about"], *["—"] * 4)
-    Console().print(table)
+    screen().print(table)
     print(f"Data folder: {data_folder(Path(options.data_dir) if options.data_dir else None)}")
     print("—: not downloaded; certus data fetch NAME downloads it.")
     return 0

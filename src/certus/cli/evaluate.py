@@ -18,11 +18,13 @@ from certus.cli.progress import console
 from certus.data import Part, is_folder
 from certus.data import load as load_data
 from certus.errors import UsageError, unknown
+from certus.methods.options import at_least
 from certus.model import Model, Prediction, load
 from certus.networks.roles import role
 from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
 
+MOST_DRAWS = 100_000
 SHARES = [x / 10 for x in range(1, 11)]
 
 
@@ -80,8 +82,7 @@ def check_certainty(metric: str, draws: int) -> None:
     """Refuse a metric that cannot be computed from so many draws."""
     if metric not in (*METRICS, "confidence"):
         raise unknown("metric", metric, (*METRICS, "confidence"))
-    if draws < 0:
-        raise UsageError(f"--draws must be at least 0, but is {draws}.")
+    at_least(0, MOST_DRAWS)("draws", draws)
     if not draws and metric != "confidence":
         raise UsageError(f"Without draws there is no {metric} to rank by: use --metric confidence.")
 

@@ -14,6 +14,7 @@ import tyro
 from tyro.conf import DisallowNone, Positional
 
 from certus.errors import UsageError, unknown
+from certus.text import brief
 
 Options = TypeVar("Options")
 KINDS = {int: "a whole number", float: "a number"}
@@ -132,8 +133,8 @@ def refusal(command: str, flags: Sequence[Flag], words: Sequence[str]) -> UsageE
                 if found.kind in KINDS:
                     found.kind(value)
             except ValueError:
-                return UsageError(f"{name} must be {KINDS[found.kind]}, but is {value!r}.")
-    return UsageError(f"certus {command} does not understand {loose[-1] if loose else ' '.join(words)!r}.")
+                return UsageError(f"{name} must be {KINDS[found.kind]}, but is {brief(value)}.")
+    return UsageError(f"certus {command} does not understand {brief(loose[-1] if loose else ' '.join(words))}.")
 
 
 def with_flags(text: str, names: Collection[str]) -> str:

@@ -9,6 +9,7 @@ from textwrap import wrap
 from rich.console import Console
 
 from certus.cli.flags import Flag, flag_names, flags_of, with_flags
+from certus.cli.screen import screen
 
 WIDEST = 120  # longer lines are hard to read
 UNBROKEN = "\xa0"  # a space at which no line is broken
@@ -29,7 +30,7 @@ def command_page(command: str, options: type, more: Sequence[Flag] = ()) -> None
 
 def page(usage: str, about: str, groups: Mapping[str, Rows]) -> None:
     """Print how a command is used, what it does, and rows of two columns under a title for each group."""
-    out = Console(highlight=False, markup=False, soft_wrap=True)
+    out = screen(highlight=False, soft_wrap=True)
     out.print(f"usage: {usage}")
     for paragraph in about.split("\n\n"):
         out.print("\n" + "\n".join(wrap(paragraph, min(out.width, WIDEST), break_on_hyphens=False)))

@@ -12,7 +12,8 @@ import tyro
 
 from certus.cli.flags import flag_names, parse, parser_type, with_flags
 from certus.cli.help import command_page, page
-from certus.errors import CertusError, unknown
+from certus.cli.screen import print_any_name
+from certus.errors import CertusError, unexpected, unknown
 
 COMMANDS = {  # each is a module of this package, imported when it is needed
     "train": "Train one classifier.",
@@ -60,11 +61,11 @@ def run(argv: Sequence[str]) -> int:
 
 def main(argv: Sequence[str]) -> int:
     """Do what was typed; print an error as a sentence instead of raising it."""
+    print_any_name()
     try:
         return run(argv)
     except CertusError as e:
-        print(f"certus: {for_users(str(e), argv[0])}", file=sys.stderr)
-        return e.exit_code
+        return say(e, argv[0])
     except KeyboardInterrupt:
         print("certus: stopped.", file=sys.stderr)
         return 130
@@ -75,6 +76,16 @@ def main(argv: Sequence[str]) -> int:
         file = f": {e.filename}" if e.filename else ""
         print(f"certus: {e.strerror or e}{file}. What was saved before is kept.", file=sys.stderr)
         return 1
+    except Exception as e:  # the last net: no user should see a traceback
+        if os.environ.get("CERTUS_TRACEBACK"):
+            raise
+        return say(unexpected(e), argv[0])
+
+
+def say(error: CertusError, command: str) -> int:
+    """Print an error as a sentence; the exit code."""
+    print(f"certus: {for_users(str(error), command)}", file=sys.stderr)
+    return error.exit_code
 
 
 def for_users(text: str, command: str) -> str:

@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rich.console import Console
+from rich.text import Text
 from torch import nn
 
 from certus.cli.flags import argument, flag, spelled, with_flags
 from certus.cli.help import Rows, page, print_rows
+from certus.cli.screen import screen
 from certus.config import Config
 from certus.core.build_context import BuildContext
 from certus.errors import unknown
@@ -91,11 +92,11 @@ def explained(known: Recipe) -> dict[str, Any]:
 
 
 def show(method: dict[str, Any]) -> None:
-    out = Console(highlight=False, soft_wrap=True)
-    out.print(f"[bold]{method['name']}[/bold]: {method['summary']}")
-    out.print(f"  from {method['reference']}", markup=False)
+    out = screen(highlight=False, soft_wrap=True)
+    out.print(Text.assemble((method["name"], "bold"), f": {method['summary']}"))
+    out.print(f"  from {method['reference']}")
     for line in method["recipe"].splitlines()[1:]:
-        out.print(f"  {line}", markup=False)
+        out.print(f"  {line}")
     options = [
         (f"{spelled(name)} {shown(option['default'])}", f"{option['help']} ({option['source']})")
         for name, option in method["options"].items()

@@ -10,21 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from certus.cli.compare import Failures, Results, report_failures, run_with_progress
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
+from certus.cli.screen import screen
 from certus.cli.tables import print_table
-from certus.errors import UsageError
+from certus.errors import CertusError, UsageError
 from certus.experiments import paper
-from certus.experiments.cells import Cell, check_folder
-from certus.experiments.compare import cores
+from certus.experiments.cells import Cell, finished_cells
+from certus.experiments.compare import MOST_SEEDS, cores
 from certus.experiments.paper import tables
 from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
+from certus.methods.options import at_least
 from certus.report.report import write_report
 from certus.training.unlabelled import answer_unlabelled
 from certus.writing import put, put_json
@@ -74,8 +75,8 @@ def run(options: Options) -> int:
         return 0
     seeds = scale.seeds if options.seeds is None else options.seeds
     for name, number in (("seeds", seeds), ("workers", options.workers)):
-        if number is not None and number < 1:
-            raise UsageError(f"`{name}` must be at least 1, but is {number}.")
+        if number is not None:
+            at_least(1, MOST_SEEDS)(name, number)
     out = options.out or Path("runs") / f"paper-{scale.name}"
     workers = options.workers or (1 if torch.cuda.is_available() else cores())
     if options.publish is not None:
@@ -85,16 +86,21 @@ def run(options: Options) -> int:
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     failures: Failures = {}
     if options.finished:
-        results = finished_results(cells, out)
+        results, failures = finished_cells(cells)
+        if not results and not failures:
+            raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
     else:
         before = paper.pretraining_cells(chosen, scale, seeds, out, options.data_dir)
         results, failures = run_in_order(before, cells, workers)
     if not results:
         return report_failures(failures)
     if experiment.about == "uncertainty":
-        for cell in cells:
-            if cell.name in results:
+        for cell in [cell for cell in cells if cell.name in results]:
+            try:
                 answer_unlabelled(cell.folder)
+            except CertusError as e:
+                failures[cell.name] = e
+                del results[cell.name]
     records = records_of(scale.name, cells, results)
     show(experiment, scale, records, options.json)
     write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
@@ -103,15 +109,6 @@ def run(options: Options) -> int:
         publish(experiment, scale, records, options.publish, command)
         console.print(f"Published: {options.publish}", soft_wrap=True)
     return report_failures(failures)
-
-
-def finished_results(cells: Sequence[Cell], out: Path) -> Results:
-    for cell in cells:
-        check_folder(cell)
-    results = {c.name: c.folder.load_result() for c in cells if c.folder.finished()}
-    if not results:
-        raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
-    return results
 
 
 def run_in_order(before: Sequence[Cell], cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:
@@ -128,7 +125,7 @@ def list_experiments() -> None:
         table.add_column(column)
     for e in paper.EXPERIMENTS.values():
         table.add_row(e.name, e.summary, ", ".join(t.name for t in e.tasks), str(len(e.arms)))
-    Console().print(table)
+    screen().print(table)
 
 
 def command(experiment: paper.Experiment, scale: paper.Scale, only: str, seeds: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from collections.abc import Iterator
@@ -18,8 +16,10 @@ from certus.cli.evaluate import check_certainty
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.data.decode import SUFFIXES, stream
-from certus.errors import UsageError, unknown
+from certus.errors import CertusError, UsageError, unknown
 from certus.model import Model, Prediction, load
+from certus.report.text_table import csv_text
+from certus.text import for_spreadsheet, printable
 from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
 from certus.writing import put
@@ -67,18 +67,22 @@ def run(options: Options) -> int:
             total=-(-len(paths) // BATCH),
             console=console,
         ):
+            skipped += lost
+            if predictions is None:
+                continue
             rows += [row(options.pictures, path, predictions, i, options.top) for i, path in enumerate(names)]
             if options.metric not in predictions.uncertainty:  # a network without dropout
                 raise unknown("metric of this run", options.metric, predictions.uncertainty)
             uncertainty += predictions.uncertainty[options.metric].tolist()
-            skipped += lost
+    for path, why in skipped:
+        print(f"certus: {path} was left out: {why}", file=sys.stderr)
+    if not rows:
+        raise CertusError(f"No picture in {options.pictures} can be read, so {options.out} is not written.")
     for rank, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
         rows[i]["rank"] = rank
     WRITERS[options.out.suffix](options.out, rows)
     print(f"{len(rows):,} pictures in {options.out}, ranked by {options.metric}: 1 is the most certain.")
-    for path, why in skipped:
-        print(f"certus: {path} was left out: {why}", file=sys.stderr)
-    return 1 if skipped and not rows else 0
+    return 0
 
 
 def find(path: Path) -> Iterator[Path]:
@@ -96,10 +100,10 @@ def find(path: Path) -> Iterator[Path]:
 
 def answers(
     paths: list[Path], model: Model, draws: int, seed: int
-) -> Iterator[tuple[list[Path], Prediction, list[tuple[Path, str]]]]:
-    """Batch by batch, so that memory does not grow with the number of pictures."""
+) -> Iterator[tuple[list[Path], Prediction | None, list[tuple[Path, str]]]]:
+    """Batch by batch, so that memory does not grow with the number of pictures; None if none of a batch can be read."""
     for names, images, lost in stream(paths, model.shape[1], model.shape[0], BATCH):
-        yield names, model.predict(images, draws, seed), lost
+        yield names, model.predict(images, draws, seed) if names else None, lost
 
 
 def row(root: Path, path: Path, predictions: Prediction, i: int, top: int) -> Row:
@@ -120,11 +124,9 @@ def row(root: Path, path: Path, predictions: Prediction, i: int, top: int) -> Ro
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["file", "label"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    put(path, text.getvalue())
+    """A name that a spreadsheet would take for a formula gets ./ or an apostrophe, which labels.csv may have too."""
+    files = [f"./{row['file']}" if for_spreadsheet(row["file"])[0] == "'" else row["file"] for row in rows]
+    put(path, csv_text(list(rows[0]), ([file, *list(row.values())[1:]] for file, row in zip(files, rows, strict=True))))
 
 
 def write_json(path: Path, rows: list[Row]) -> None:
@@ -139,7 +141,8 @@ def write_parquet(path: Path, rows: list[Row]) -> None:
         raise UsageError(
             "Writing .parquet needs pyarrow: pip install 'certus-ssl[parquet]', or write .csv or .json."
         ) from None
-    put(path, lambda file: pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file))
+    legible = [{k: printable(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+    put(path, lambda file: pyarrow.parquet.write_table(pyarrow.Table.from_pylist(legible), file))
 
 
 WRITERS = {".csv": write_csv, ".json": write_json, ".parquet": write_parquet}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,9 +17,10 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from certus.cli.screen import screen
 from certus.training.loop import Listen, Tick
 
-console = Console(stderr=True, highlight=False)
+console = screen(stderr=True, highlight=False)
 ONE_RUN_SECONDS, MANY_RUNS_SECONDS = 10.0, 60.0  # between two plain lines
 
 
@@ -53,10 +53,10 @@ class Follow:
 
 def bars() -> Progress:
     return Progress(
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=13)),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, min_width=13)),
         BarColumn(bar_width=12, table_column=Column(min_width=8)),
         TextColumn("{task.fields[left]} left", table_column=Column(no_wrap=True, min_width=5)),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[text]}", markup=False),
         console=console,
         refresh_per_second=4,
     )

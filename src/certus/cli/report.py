@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from certus.cli.flags import argument, flag
+from certus.cli.flags import argument, flag, with_flags
 from certus.errors import UsageError
 from certus.methods import METHODS
 from certus.report.report import write_report
-from certus.report.runs import find
+from certus.report.runs import find, readable
 from certus.training.unlabelled import answer_unlabelled
 
 
@@ -35,7 +36,7 @@ def run(options: Options) -> int:
     if not options.runs:
         raise UsageError("certus report needs the folder of a run, or of a comparison.")
     if options.unlabelled:
-        for found in find(options.runs):
+        for found in readable(find(options.runs))[0]:
             if found.result is not None and found.config.method in METHODS:
                 answer_unlabelled(found.folder)
     done = write_report(options.runs, options.out, options.figures)
@@ -43,4 +44,8 @@ def run(options: Options) -> int:
     print(f"{done.runs} run{'s' * (done.runs != 1)}{unfinished}, {len(done.figures)} figures: {options.out}")
     if options.figures is not None:
         print(f"Each as PNG, SVG and CSV: {options.figures}")
-    return 0
+    for note in done.notes:
+        print(f"certus: {note}", file=sys.stderr)
+    for path, reason in done.failures.items():
+        print(f"certus: {path} is left out: {with_flags(str(reason), ('resume', 'unlabelled'))}", file=sys.stderr)
+    return 1 if done.failures else 0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console
 from rich.table import Table
 
+from certus.cli.screen import screen
 from certus.methods.recipe import shown
 from certus.report.statistics import Comparison
 from certus.report.text_table import TextTable
 
 
 def print_table(table: TextTable, title: str = "") -> None:
-    page = Console(width=None if sys.stdout.isatty() else 160)  # a file has no width to wrap at
+    page = screen(width=None if sys.stdout.isatty() else 160)  # a file has no width to wrap at
     page.print(rich_table(table, title))
 
 

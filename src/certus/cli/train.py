@@ -17,6 +17,7 @@ from certus.config.settings import LENGTH
 from certus.data import is_folder, pictures
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
+from certus.methods.options import at_least
 from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
@@ -104,12 +105,13 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
         with decoding_progress() as listen:
             found = pictures(config.data, config.size, listen)
         for line in found.summary():
-            console.print(line, soft_wrap=True, markup=False)
+            console.print(line, soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
 
 
 def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
     """Train a run in its folder, from its newest checkpoint if it has one, and print the result."""
+    at_least(0)("save_seconds", options.save_seconds)
     built = build(config)
     console.print(title(built), soft_wrap=True)
     if is_folder(config.data) and (skipped := pictures(config.data, config.size).skipped):

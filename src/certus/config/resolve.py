@@ -25,6 +25,7 @@ from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import suitable, suitable_width
 from certus.networks.precision import decide_precision
+from certus.text import brief
 
 
 def resolve(given: Mapping[str, Any]) -> Config:
@@ -45,7 +46,10 @@ def resolve(given: Mapping[str, Any]) -> Config:
     for f in fields(Config):
         if check := f.metadata.get("check"):
             check(f.name, settings[f.name])
-    options = known.complete(given.get("options", {}), own)
+    chosen = given.get("options", {})
+    if not isinstance(chosen, Mapping):
+        raise UsageError(f"`options` must be options of the method with their values, but is {brief(chosen)}.")
+    options = known.complete(chosen, own)
     refuse_infinite(settings | options)
     refuse_idle(settings, options, plain)
     for name in idle_settings(settings, options).keys() - plain.keys():  # of a preset, next to what was given

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import numpy as np
-
 from certus.config.run_file import from_toml, missing, seal_in, seal_of, sealed
 from certus.errors import CertusError, UsageError, unknown
-from certus.methods.options import at_least, between, one_of
+from certus.methods.options import at_least, between, one_of, typed
 from certus.networks.precision import PRECISIONS
 
 GROUPS = ("data and labels", "method", "network", "views", "training", "length", "machine")
+MOST_STEPS = 99_999_999  # names of checkpoints have eight digits
 DATA, METHOD, NETWORK, VIEWS, TRAINING, LENGTH, MACHINE = GROUPS
 
 
@@ -32,7 +31,9 @@ class Config:
     size: int = setting(DATA, 0, "resize your own pictures to this many pixels; 0: chosen from them", at_least(0))
     method: str = setting(METHOD, "ft-ccl", "the method's name (`certus methods` lists them)")
     labels: int = setting(DATA, 20, "how many labels are used; 0: all", at_least(0))
-    seed: int = setting(TRAINING, 0, "seed of the split, the initialisation and every random draw", at_least(0))
+    seed: int = setting(
+        TRAINING, 0, "seed of the split, the initialisation and every random draw", at_least(0, 2**63 - 1)
+    )
     validation: int = setting(
         DATA,
         200,
@@ -45,7 +46,7 @@ class Config:
 
     network: str = setting(NETWORK, "auto", "the network; auto: the one that fits the images")
     width: int = setting(
-        NETWORK, 0, "channels of the first layers; 0: what suits the network and the machine", at_least(0)
+        NETWORK, 0, "channels of the first layers; 0: what suits the network and the machine", between(0, 4096)
     )
     dropout: float = setting(NETWORK, 0.5, "probability of dropout", between(0, 0.95))
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
@@ -63,20 +64,20 @@ class Config:
         one_of("randaugment", "distort"),
     )
     strength: float = setting(VIEWS, 0.6, "how much distort changes an image", between(0, 2))
-    noise: float = setting(VIEWS, 0.0, "add Gaussian noise of this standard deviation", at_least(0))
+    noise: float = setting(VIEWS, 0.0, "add Gaussian noise of this standard deviation", between(0, 1000))
 
-    labelled_batch: int = setting(TRAINING, 128, "labelled images per step", at_least(1))
-    unlabelled_batch: int = setting(TRAINING, 384, "unlabelled images per step", at_least(1))
-    steps: int = setting(LENGTH, 0, "training steps; 0: as many as the epochs need", at_least(0))
+    labelled_batch: int = setting(TRAINING, 128, "labelled images per step", between(1, 100_000))
+    unlabelled_batch: int = setting(TRAINING, 384, "unlabelled images per step", between(1, 100_000))
+    steps: int = setting(LENGTH, 0, "training steps; 0: as many as the epochs need", between(0, MOST_STEPS))
     optimiser: str = setting(
         TRAINING, "sgd", "sgd with Nesterov momentum, or muon for filters and hidden matrices", one_of("sgd", "muon")
     )
-    learning_rate: float = setting(TRAINING, 0.1, "learning rate at the start of the run", at_least(0))
+    learning_rate: float = setting(TRAINING, 0.1, "learning rate at the start of the run", between(0, 1000))
     pace: str = setting(
         TRAINING, "cosine", "how the learning rate falls to 0: cosine or linear", one_of("cosine", "linear")
     )
     momentum: float = setting(TRAINING, 0.9, "momentum of SGD", between(0, 0.999))
-    weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", at_least(0))
+    weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", between(0, 1000))
     warm_up: float = setting(
         TRAINING,
         0.0,
@@ -94,7 +95,7 @@ class Config:
         "fp32, or bf16 in forward passes; auto: bf16 if the machine gains",
         one_of(*PRECISIONS),
     )
-    threads: int = setting(MACHINE, 0, "CPU threads; 0: one per core", at_least(0))
+    threads: int = setting(MACHINE, 0, "CPU threads; 0: one per core", between(0, 1024))
 
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method, in full
 
@@ -147,11 +148,5 @@ def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
             continue
         if name not in kinds:
             raise unknown(f"setting{where}", name, kinds)
-        value = value.item() if isinstance(value, np.generic) else value
-        if kinds[name] is float and type(value) is int:
-            checked[name] = float(value)
-        elif type(value) is not kinds[name]:
-            raise UsageError(f"`{name}`{where} must be of type {kinds[name].__name__}, but is {value!r}.")
-        else:
-            checked[name] = value
+        checked[name] = typed(name, value, kinds[name], where)
     return checked

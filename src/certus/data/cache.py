@@ -24,7 +24,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from certus.data.decode import Decoded, Unreadable, decode_bytes, quiet, read, threaded_map
+from certus.data.decode import Decoded, decode_bytes, quiet, read, threaded_map
+from certus.data.limits import Unreadable
 from certus.writing import make_folder, put
 
 FOLDER = "pictures-1"  # the version changes when the decoding changes
@@ -104,9 +105,9 @@ def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: L
 
     def examine(file: str) -> tuple[bytes, Decoded | None] | str:
         try:
-            data = read(root / file)
-            content = blake2b(data, digest_size=16).digest()
-            return content, None if store.has(content) else decode_bytes(data, size)
+            with read(root / file) as data:
+                key = blake2b(data, digest_size=16).digest()
+                return key, None if store.has(key) else decode_bytes(data, size)
         except Unreadable as reason:
             return str(reason)
 

@@ -21,7 +21,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from certus.errors import CertusError, UsageError
+from certus.data.limits import (
+    Unreadable,
+    bytes_in_use,
+    check_file,
+    check_pixels,
+    most_bytes,
+    most_pixels,
+    pixels_in_use,
+)
+from certus.errors import UsageError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -38,10 +47,6 @@ WORKERS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-class Unreadable(CertusError):
-    """A picture cannot be decoded; the message is only the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +70,8 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
     It is rotated by its EXIF orientation. Transparent pixels become white. 16 bits become 8 (v / 257). Only the first
     image of an animation or of several pages is used. Raises `Unreadable` with the reason if it cannot be decoded.
     """
-    with quiet():
-        return decode_bytes(read(path), size).pixels
+    with quiet(), read(path) as data:
+        return decode_bytes(data, size).pixels
 
 
 def decode_bytes(data: bytes, size: int) -> Decoded:
@@ -79,17 +84,8 @@ def decode_bytes(data: bytes, size: int) -> Decoded:
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
-            spare = (
-                2 * size / min(width, height)
-            )  # JPEG: decode at a fraction of its size, at least twice the final size
-            fraction = image.draft(None, (math.ceil(width * spare), math.ceil(height * spare)))
-            image.load()
-            exif = orientation(image)
-            plain, transparent = flattened(image)
-            extent = (
-                fraction[1][2:] if fraction else plain.size
-            )  # 225 rows at half size are 113, and the last one counts half
-            small = as_mode("RGB", upright(square(plain, extent, size), exif))
+            with pixels_in_use.take(check_pixels(width, height), most_pixels()):
+                small, exif, transparent = reduced(image, size)
             if exif >= 5:  # rotated by a quarter
                 width, height = height, width
             return Decoded(np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1)), width, height, transparent)
@@ -98,9 +94,21 @@ def decode_bytes(data: bytes, size: int) -> Decoded:
     except UnidentifiedImageError:
         raise Unreadable(f"it is not a {FORMAT_NAMES} picture") from None
     except Image.DecompressionBombError:
-        raise Unreadable(f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from None
+        raise Unreadable(f"it has more than {most_pixels():,} pixels (CERTUS_MAX_PIXELS sets another limit)") from None
     except Exception as error:  # a damaged file makes Pillow raise almost anything
         raise Unreadable(str(error) or type(error).__name__) from error
+
+
+def reduced(image: Image.Image, size: int) -> tuple[Image.Image, int, bool]:
+    """Its central square as RGB, upright; its EXIF orientation; and whether it had transparent pixels."""
+    width, height = image.size
+    spare = 2 * size / min(width, height)  # JPEG: decode at a fraction of its size, at least twice the final size
+    fraction = image.draft(None, (math.ceil(width * spare), math.ceil(height * spare)))
+    image.load()
+    exif = orientation(image)
+    plain, transparent = flattened(image)
+    extent = fraction[1][2:] if fraction else plain.size  # 225 rows at half size are 113, and the last one counts half
+    return as_mode("RGB", upright(square(plain, extent, size), exif)), exif, transparent
 
 
 def flattened(image: Image.Image) -> tuple[Image.Image, bool]:
@@ -111,11 +119,13 @@ def flattened(image: Image.Image) -> tuple[Image.Image, bool]:
         values = np.asarray(image).astype(np.uint32)
         transparent = values == image.info.get("transparency", -1)
         values[transparent] = 65535
-        return Image.fromarray(((values + 128) // 257).astype(np.uint8)), bool(transparent.any())
+        values += 128  # in place: a picture may be large
+        values //= 257
+        return Image.fromarray(values.astype(np.uint8)), bool(transparent.any())
     if image.mode in ("I", "F"):
         raise Unreadable("its brightness has 32 bits without a fixed range: save it with 8 or 16 bits")
     if image.has_transparency_data:
-        layer = image.convert("RGBA")
+        layer = as_mode("RGBA", image)
         alpha = layer.getchannel("A")
         below = Image.new("RGB", layer.size, "white")
         below.paste(layer, mask=alpha)
@@ -171,6 +181,7 @@ def shorter_side(path: Path) -> int | None:
     from PIL import Image
 
     try:
+        check_file(path)
         with quiet(), Image.open(path, formats=FORMATS) as image:
             return min(image.size)
     except Exception:
@@ -189,11 +200,19 @@ def choose_size(paths: Sequence[Path]) -> tuple[int, str]:
     return size, f"because their median shorter side is {typical:,.0f}, and {size} is the {which}"
 
 
-def read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from None
+@contextmanager
+def read(path: Path) -> Iterator[bytes]:
+    """The content of a regular file. Threads wait for each other if their files are large."""
+    size = check_file(path)
+    with bytes_in_use.take(size, most_bytes()):
+        try:
+            with path.open("rb") as file:
+                data = file.read(size + 1)
+        except OSError as error:
+            raise Unreadable(error.strerror or str(error)) from None
+        if len(data) > size:
+            raise Unreadable("it is still being written")
+        yield data
 
 
 def stream(
@@ -207,7 +226,8 @@ def stream(
 
     def attempt(path: Path) -> NDArray[np.uint8] | str:
         try:
-            return as_channels(decode_bytes(read(path), size).pixels, channels)
+            with read(path) as data:
+                return as_channels(decode_bytes(data, size).pixels, channels)
         except Unreadable as reason:
             return str(reason)
 
@@ -247,10 +267,17 @@ def threaded_map(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress warnings. The filters are the same for all threads: set them around the threads, not inside."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """No warnings, and Pillow's limit on pixels is ours. Both are the same for all threads: use it around them."""
+    need_pillow()
+    from PIL import Image
+
+    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, most_pixels()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
 
 
 def need_pillow() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from certus.data.decode import FORMAT_NAMES, SUFFIXES
 from certus.errors import UsageError
+from certus.text import from_spreadsheet
 
 UNLABELLED = ("unlabeled", "unlabelled")
 ROLES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
@@ -173,7 +174,7 @@ def read_table(root: Path, base: str, existing: set[str]) -> dict[str, str]:
     for line, row in rows:
         if len(row) != len(columns):
             raise UsageError(f"{path} has {len(row)} columns in line {line}, but {len(columns)} in the first.")
-        name, label = row[columns.index("file")], row[columns.index("label")]
+        name, label = row[columns.index("file")], from_spreadsheet(row[columns.index("label")])
         picture = base + str(PurePosixPath(name.replace("\\", "/")))
         if picture not in existing:
             missing.append(name)

@@ -11,10 +11,10 @@ from zlib import crc32
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.io import loadmat
 
 from certus.data.dataset import Dataset, Part
 from certus.data.files import broken, check_labels, data_folder, locate, reading
+from certus.data.mat import read_mat
 from certus.writing import put
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -46,7 +46,7 @@ def read(file: Path) -> Part:
 def decode(file: Path) -> tuple[Bytes, Bytes]:
     """In the file, X is (row, column, colour, image), and y is 1..10 with 10 for the digit 0."""
     with reading("svhn", file):
-        variables = loadmat(file, variable_names=("X", "y"))
+        variables = read_mat(file, ("X", "y"))
     if not {"X", "y"} <= variables.keys():
         raise broken("svhn", file, "it does not hold the variables X and y")
     x, y = np.asarray(variables["X"]), np.asarray(variables["y"])

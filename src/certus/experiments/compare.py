@@ -16,18 +16,20 @@ from typing import Any
 
 from certus.config import resolve
 from certus.errors import CertusError, UsageError
-from certus.experiments.cells import Cell, Results, cell_folder, check_folder
+from certus.experiments.cells import Cell, Results, cell_folder, finished_cells
 from certus.experiments.pool import Pool
 from certus.methods import recipe
+from certus.methods.options import at_least
 from certus.report.comparisons import compare_results
 from certus.report.overview import draw_comparison
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.training.loop import Tick
-from certus.training.planning import complete
+from certus.training.planning import check_length, complete
 from certus.training.stopping import stop_signal
 from certus.writing import put, put_json
 
+MOST_SEEDS = 10_000
 Result = dict[str, Any]  # what result.json holds
 OnTick = Callable[[Cell, Tick], None]
 OnEnd = Callable[[Cell, Result | CertusError], None]
@@ -53,10 +55,8 @@ def comparison_cells(
     """
     if not methods or len(set(methods)) < len(methods):
         raise UsageError(f"`methods` must name each method once, but is {', '.join(methods) or 'empty'}.")
-    if seeds < 1:
-        raise UsageError(f"`seeds` must be at least 1, but is {seeds}.")
-    if epochs is not None and not epochs > 0:
-        raise UsageError(f"`epochs` must be more than 0, but is {epochs:g}.")
+    at_least(1, MOST_SEEDS)("seeds", seeds)
+    check_length(None, epochs, None)
     recipes = [recipe(name) for name in methods]
     for option in options or {}:
         if not any(option in known.defaults() for known in recipes):
@@ -93,15 +93,11 @@ def run_cells(
     """
     if workers < 0:
         raise UsageError(f"`workers` must be at least 1, but is {workers}.")
-    for cell in cells:
-        check_folder(cell)
-    results: dict[str, Result] = {}
-    failures: dict[str, CertusError] = {}
+    results, failures = finished_cells(cells)
     waiting = []
     for cell in cells:
-        if cell.folder.finished():
-            results[cell.name] = cell.folder.load_result()
-            on_end(cell, results[cell.name])
+        if outcome := results.get(cell.name) or failures.get(cell.name):
+            on_end(cell, outcome)
         else:
             waiting.append(cell)
     by_name = {cell.name: cell for cell in cells}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from certus.errors import CertusError, Interrupted
+from certus.errors import CertusError, Interrupted, unexpected
 from certus.experiments.cells import Cell, check_folder
 from certus.training.build import build
 from certus.training.lock import locked
@@ -101,6 +101,8 @@ def work(tasks: Any, events: Any) -> None:
             events.put(("failed", cell.name, e))
         except OSError as e:
             events.put(("failed", cell.name, CertusError(f"{e.strerror or e}: {e.filename or cell.folder.path}")))
+        except Exception as e:  # the other cells go on
+            events.put(("failed", cell.name, unexpected(e)))
 
 
 def watch_parent(orphaned: threading.Event, events: Any) -> None:

@@ -29,7 +29,7 @@ PAPER = "Liu & Tan 2021"
 class Options:
     """The options of every method that is built on the circle."""
 
-    teachers: int = option(1, "n, the number of students and teachers in the circle", at_least(1), source=PAPER)
+    teachers: int = option(1, "n, the number of students and teachers in the circle", at_least(1, 100), source=PAPER)
     weight: float = option(
         10.0,
         "λ_max, the weight of the consistency term",

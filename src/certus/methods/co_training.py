@@ -81,7 +81,7 @@ RAMP = "Qiao, Shen, Zhang, Wang & Yuille 2018: 80 of 600 epochs"
 class Options:
     """The options of co-training."""
 
-    students: int = option(2, "number of networks that are trained together", at_least(2))
+    students: int = option(2, "number of networks that are trained together", at_least(2, 100))
     agreement: float = option(10.0, "λ_cot, weight of the agreement", at_least(0))
     difference: float = option(
         0.5, "λ_diff, weight of the robustness to the partner's adversarial examples", at_least(0)

@@ -69,7 +69,7 @@ RAMP = f"{CITED}: 5 of 300 epochs"
 class Options:
     """The options of dual student."""
 
-    students: int = option(2, "number of students; more than two get new partners in every step", at_least(2))
+    students: int = option(2, "number of students; more than two get new partners in every step", at_least(2, 100))
     scale: float = option(1.0, "width of every second student, relative to the first", between(0.05, 20))
     weight: float = option(
         2.0, "λ₁, weight of each student's own consistency", at_least(0), source=f"{CITED}: 10 {SCALE}"

@@ -47,7 +47,7 @@ class Options:
     damp_draws: int = option(
         5,
         "Monte-Carlo draws that rank the nodes by certainty",
-        at_least(2),
+        at_least(2, 10_000),
         lambda o: None if o.damp else "`damp` is off",
         source="ours",
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 from certus.core.build_context import BuildContext
 from certus.core.method import Method
 from certus.errors import UsageError
+from certus.methods.options import typed
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ class Recipe:
             if name not in known:
                 own = f"Its options: {', '.join(f'`{o}`' for o in known)}." if known else "It has no options."
                 raise UsageError(f"Method {self.name} has no option `{name}`. {own}")
-        options = self.options(**given)
+        kinds = get_type_hints(self.options)
+        plain = (bool, int, float, str)
+        options = self.options(
+            **{name: typed(name, v, kinds[name]) if kinds[name] in plain else v for name, v in given.items()}
+        )
         for f in fields(self.options):
             reason = f.metadata["idle"](options)
             if reason and given.get(f.name, f.default) != f.default:

@@ -11,6 +11,7 @@ from typing import Any
 from certus.config import Config
 from certus.report.runs import Arm, error_of
 from certus.report.statistics import Comparison, Row
+from certus.text import printable
 
 Results = Mapping[int, Mapping[str, Any]]  # what result.json holds, by seed
 
@@ -31,7 +32,7 @@ def compare_results(arms: Mapping[str, tuple[Config, Results]]) -> Comparison:
     tested = all(result["test_error"] is not None for _, results in arms.values() for result in results.values())
     return Comparison(
         tuple(row_of(name, config, results) for name, (config, results) in arms.items()),
-        data=Path(first.data).name,
+        data=printable(Path(first.data).name),
         labels=first.labels,
         label_noise=first.label_noise,
         validation=first.validation,

@@ -21,6 +21,7 @@ INK, MUTED, GRID = "#1c2127", "#5d646d", "#e2e5e9"
 SERIES = ("#1f6fd1", "#c8362e", "#1a8246", "#8449bf", "#b36100", "#0b7f90", "#a34f80", "#666c75")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")  # for more lines than colours
 STYLE: Any = {
+    "text.parse_math": False,  # a name may hold a dollar sign
     "svg.fonttype": "none",
     "svg.hashsalt": "certus",  # else every process has its own ids
     "font.family": "DejaVu Sans",

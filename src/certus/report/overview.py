@@ -18,6 +18,7 @@ from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.report.text_table import spread_text
 from certus.report.thumbnails import as_rgb, test_images
+from certus.text import printable
 
 RIGHT, WRONG = SERIES[2], SERIES[1]
 TITLE: Any = {"fontsize": 12}
@@ -84,7 +85,7 @@ def draw_images(figure: Figure, grid: Any, data: Dataset, run: RunRecord, name: 
             axes = figure.add_subplot(area[0, column])
             axes.imshow(as_rgb(data.test.images[index].permute(1, 2, 0).numpy()))
             colour = RIGHT if answers[index] == run.answers["labels"][index] else WRONG
-            axes.set_title(data.classes[answers[index]], fontsize=11, color=colour, weight="bold", pad=3)
+            axes.set_title(printable(data.classes[answers[index]]), fontsize=11, color=colour, weight="bold", pad=3)
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(True)

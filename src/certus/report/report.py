@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from matplotlib import rc_context
 
-from certus.errors import UsageError
+from certus.errors import CertusError, UsageError
 from certus.report import answers, curves, targets
 from certus.report.comparisons import compare_tasks
 from certus.report.figure import STYLE, ReportFigure, slug
 from certus.report.html import COLUMNS, comparison_rows, runs_html, settings_html, table_html
 from certus.report.page import csv_link, figures_html, page, section, sentence
-from certus.report.runs import Arm, arms, find
+from certus.report.runs import Arm, arms, find, readable
 from certus.report.text_table import csv_text
 from certus.report.thumbnails import thumbnails
 from certus.writing import put
@@ -23,19 +23,26 @@ from certus.writing import put
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """The number of runs in a report, how many of them are finished, and the names of its figures."""
+    """The number of runs in a report, how many of them are finished, the names of its figures, and by folder the runs
+    that could not be read."""
 
     runs: int
     finished: int
     figures: tuple[str, ...]
+    notes: tuple[str, ...]  # what is missing or shown once
+    failures: Mapping[Path, CertusError]
 
 
 def write_report(paths: Sequence[Path], out: Path, folder: Path | None = None) -> ReportSummary:
     """Read the runs in these folders, write the page to `out`, and every figure into `folder`."""
     if out.is_dir():
         raise UsageError(f"`out` must be a file, but {out} is a folder: give the name of the page.")
-    found = find(paths)
-    grouped, notes = arms(found)
+    found, missing, failures = readable(find(paths))
+    if not found:
+        raise next(iter(failures.values()))
+    grouped, twice = arms(found)
+    unread = [f"{path} is left out: {reason}" for path, reason in failures.items()]
+    notes = [*twice, *missing, *unread]
     with rc_context(STYLE):
         html, drawn = compose(grouped, notes)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +51,8 @@ def write_report(paths: Sequence[Path], out: Path, folder: Path | None = None) -
             folder.mkdir(parents=True, exist_ok=True)
             for d in drawn:
                 d.save(folder)
-    return ReportSummary(len(found), sum(r.result is not None for r in found), tuple(d.name for d in drawn))
+    finished = sum(r.result is not None for r in found)
+    return ReportSummary(len(found), finished, tuple(d.name for d in drawn), tuple(missing), failures)
 
 
 def compose(grouped: Sequence[Arm], notes: Sequence[str]) -> tuple[str, list[ReportFigure]]:

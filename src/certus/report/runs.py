@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -10,8 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from certus.certainty.metrics import METRICS, unconfidence
@@ -19,6 +16,8 @@ from certus.config import Config, resolve
 from certus.errors import CertusError, UsageError
 from certus.methods import METHODS, PRETRAINING
 from certus.methods.recipe import shown
+from certus.text import printable
+from certus.training.artefacts import ENVIRONMENT, read_answers, read_record
 from certus.training.run_folder import RunFolder
 
 NOT_AN_ARM = ("seed", "data_dir", "threads", "device")  # settings in which runs of one arm may differ
@@ -34,9 +33,8 @@ class RunRecord:
 
     @cached_property
     def lines(self) -> list[dict[str, Any]]:
-        """Of metrics.jsonl, one per epoch. A last line that is still being written is left out."""
-        text = self.folder.metrics.read_text() if self.folder.metrics.is_file() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        """Of metrics.jsonl, one per epoch."""
+        return self.folder.load_metrics()
 
     @cached_property
     def result(self) -> dict[str, Any] | None:
@@ -45,16 +43,48 @@ class RunRecord:
     @cached_property
     def answers(self) -> dict[str, Tensor]:
         """Of its first answering network to the test images: probabilities, labels, and every uncertainty."""
-        return answers_in(self.folder.predictions)
+        return answers_in(
+            self.folder.predictions, f"remove it and result.json, and continue with `resume` {self.folder.path}"
+        )
 
     @cached_property
     def unlabelled_answers(self) -> dict[str, Tensor]:
         """The same for its unlabelled images, once `answer_unlabelled` has written them."""
-        return answers_in(self.folder.unlabelled)
+        return answers_in(self.folder.unlabelled, "remove it, and make the report with `unlabelled`")
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        return tuple(json.loads(self.folder.model.read_text())["classes"]) if self.folder.model.is_file() else ()
+        return tuple(map(printable, self.folder.load_model()["classes"])) if self.folder.model.exists() else ()
+
+    @cached_property
+    def version(self) -> str | None:
+        """Of certus, that began the run."""
+        path = self.folder.environment
+        return read_record(path, ENVIRONMENT, "remove it")["certus"] if path.exists() else None
+
+    def read(self) -> list[str]:
+        """Read every file, which raises CertusError if one is damaged; sentences on what a run should have and has
+        not."""
+        folder, result, lines = self.folder, self.result, self.lines
+        _ = self.unlabelled_answers, self.version
+        steps = [line["step"] for line in lines]
+        notes = []
+        if [line["epoch"] for line in lines] != list(range(1, len(lines) + 1)):
+            notes.append(f"{folder.metrics} lacks epochs, so the curves have gaps.")
+        if result is None:
+            done = folder.saved_step()
+            per_epoch = steps[0] // lines[0]["epoch"] if lines else 0
+            if (done and not lines) or (per_epoch and steps[-1] < done - done % per_epoch):
+                notes.append(f"{folder.metrics} holds {len(lines) or 'no'} epochs, and the run is at step {done}.")
+            return notes
+        if (result["method"], result["seed"]) != (self.config.method, self.config.seed):
+            raise CertusError(f"{folder.result} is the result of another run than {folder.config}: restore either.")
+        if not steps or steps[-1] < result["steps"]:
+            notes.append(f"{folder.metrics} ends before the run, so the curves do, too.")
+        expected = {folder.model: self.classes, folder.predictions: self.answers or result["test_error"] is None}
+        return notes + [
+            f"{path} is missing, so figures lack what it held." for path, found in expected.items() if not found
+        ]
 
     def class_names(self, count: int) -> list[str]:
         return list(self.classes) if len(self.classes) == count else [str(c) for c in range(count)]
@@ -139,14 +169,11 @@ def error_of(result: Mapping[str, Any]) -> float | None:
     return result["test_error"] if result["test_error"] is not None else result["validation_error"]
 
 
-def answers_in(path: Path) -> dict[str, Tensor]:
+def answers_in(path: Path, remedy: str) -> dict[str, Tensor]:
     """The first answering network's probabilities, labels and every uncertainty; empty without a file."""
-    if not path.is_file():
+    if not path.exists():
         return {}
-    try:
-        found = load_file(path)
-    except (SafetensorError, OSError) as e:
-        raise CertusError(f"{path} cannot be read: {e}.") from None
+    found = read_answers(path, remedy)
     probabilities = found["probabilities"][0]
     drawn = {name: found[name] for name in METRICS if name in found}
     return {
@@ -172,9 +199,9 @@ def kind_of(term: str) -> str:
     return term.rstrip("0123456789 ")
 
 
-def find(paths: Sequence[Path]) -> list[RunRecord]:
+def find(paths: Sequence[Path]) -> list[RunFolder]:
     """The runs in these folders: each is a run, or a folder of runs."""
-    found: dict[Path, RunRecord] = {}
+    found: dict[Path, RunFolder] = {}
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"There is no folder {path}.")
@@ -182,8 +209,21 @@ def find(paths: Sequence[Path]) -> list[RunRecord]:
         if not inside:
             raise UsageError(f"{path} holds no run, and none of its folders does: no config.toml was found.")
         for folder in inside:
-            found.setdefault(folder.path.resolve(), RunRecord(folder, folder.load_config()))
+            found.setdefault(folder.path.resolve(), folder)
     return list(found.values())
+
+
+def readable(folders: Sequence[RunFolder]) -> tuple[list[RunRecord], list[str], dict[Path, CertusError]]:
+    """The runs whose files are whole, sentences on what is missing, and by folder why the others cannot be read."""
+    runs, notes, failures = [], [], {}
+    for folder in folders:
+        try:
+            run = RunRecord(folder, folder.load_config())
+            notes += run.read()
+            runs.append(run)
+        except CertusError as e:
+            failures[folder.path] = e
+    return runs, notes, failures
 
 
 def runs_in(path: Path) -> Iterator[RunFolder]:
@@ -237,4 +277,4 @@ def name_of(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
 
 def value_text(value: Any) -> str:
     """The value of a setting for people; a path is shortened to its last part."""
-    return Path(value).name if isinstance(value, str) and "/" in value else shown(value)
+    return printable(Path(value).name if isinstance(value, str) and "/" in value else shown(value))

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from certus.text import for_spreadsheet
+
 
 @dataclass(frozen=True)
 class TextTable:
@@ -43,5 +45,5 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows([for_spreadsheet(cell) for cell in row] for row in rows)
     return text.getvalue()

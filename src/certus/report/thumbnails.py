@@ -16,6 +16,7 @@ from certus.report.figure import WIDTH, ReportFigure, slug
 from certus.report.measures import certain_mistakes, least_certain
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Array
+from certus.text import printable
 
 COUNT = 16
 
@@ -62,7 +63,7 @@ def sheet(arm: Arm, run: RunRecord, data: Dataset, indices: list[int], title: st
     for i, index in enumerate(indices):
         p, label = answers["probabilities"][index], int(answers["labels"][index])
         best = int(p.argmax())
-        answer, truth = data.classes[best], data.classes[label]
+        answer, truth = printable(data.classes[best]), printable(data.classes[label])
         rows.append((index, answer, truth, float(p[best]), float(u[index])))
         image = data.test.images[index].permute(1, 2, 0).numpy()
         axes = figure.add_subplot(-(-len(indices) // 8), 8, i + 1)

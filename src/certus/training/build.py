@@ -46,6 +46,10 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             f"{config.data} holds vectors, which cannot be shifted or mirrored: set `translate` to 0, turn `flip` and "
             "`mirror` off, or use `noise`."
         )
+    if len(data.shape) == 3 and config.translate >= (side := min(data.shape[1:])):
+        raise UsageError(
+            f"`translate` must be less than the shorter side of the images, {side} pixels, but is {config.translate}."
+        )
     parts = split_of(config, data)
     held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
     if reuse_labelled and not len(parts.unlabelled):

@@ -15,7 +15,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from safetensors.torch import save
 from torch import Tensor
 
 from certus import optimisers
@@ -24,6 +23,7 @@ from certus.errors import CertusError, Interrupted
 from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
+from certus.training.artefacts import answers_bytes, sealed
 from certus.training.evaluation import answers
 from certus.training.identity import check_identity, identity
 from certus.training.lock import Lock, locked
@@ -137,7 +137,7 @@ class Progress:
             progress.seconds, progress.sums = found[1]["seconds"], found[1]["sums"]
             if progress.observer and (observed := found[1].get("observed")):
                 progress.observer.restore(observed)
-        folder.keep_metrics(progress.step)
+        folder.keep_metrics(progress.step, progress.step // run.batches.per_epoch)
         return progress
 
     @cached_property
@@ -241,7 +241,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     if nets and len(test):
         predictions = answers(nets, run.data.normalised, test, run.config.seed, run.config.mirror)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
-        put(folder.predictions, save(predictions))
+        put(folder.predictions, answers_bytes(predictions))
     validation = run.validation_errors()
     result = {
         "method": run.config.method,
@@ -256,5 +256,5 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }
-    put_json(folder.result, result)
+    put_json(folder.result, sealed(result))
     return result

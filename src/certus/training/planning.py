@@ -10,14 +10,17 @@ from statistics import fmean
 from certus.config import Config, decide, split_of, steps_per_epoch
 from certus.config.engine import FEW, smaller_batches, usual_steps, warm_share
 from certus.config.presets import epochs_for
+from certus.config.settings import MOST_STEPS
 from certus.data import Dataset, load
 from certus.errors import UsageError
+from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
 from certus.training.run import Run
 from certus.training.threads import threads
 
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are (at least, at most), seconds for them
-LONGEST = 0.25  # share of the minutes that timing may take
+PLANNING = 0.25  # share of the minutes that timing may take
+LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
@@ -41,7 +44,10 @@ def complete_on(
     if epochs is None and config.network == "sprint":
         return warmed_up(replace(decided, steps=usual_steps(config.data)), data)
     wanted = epochs_for(config.data) if epochs is None else epochs
-    return warmed_up(replace(decided, steps=max(1, round(wanted * steps_per_epoch(decided, data)))), data)
+    per_epoch = steps_per_epoch(decided, data)
+    if wanted * per_epoch > MOST_STEPS:
+        raise UsageError(f"`epochs` must be at most {MOST_STEPS // per_epoch:,} here, but is {wanted:g}.")
+    return warmed_up(replace(decided, steps=max(1, round(wanted * per_epoch))), data)
 
 
 def warmed_up(config: Config, data: Dataset) -> Config:
@@ -63,7 +69,7 @@ class Cost:
 
     def steps(self, seconds: float, share: Callable[[int], float]) -> int:
         """How many fit, where `share` of them warm up: the largest number whose time is not longer."""
-        least, most = 1, max(1, int(seconds / min(self.warm, self.full)))
+        least, most = 1, max(1, min(int(seconds / min(self.warm, self.full)), MOST_STEPS))
         while least < most:
             middle = (least + most + 1) // 2
             warm = share(middle)
@@ -83,7 +89,7 @@ def within(
     began, budget = time.process_time(), 60 * minutes
 
     def fitted(config: Config, cost: Cost) -> Config:
-        left = budget - min(LONGEST * budget, (time.process_time() - began) / config.threads)
+        left = budget - min(PLANNING * budget, (time.process_time() - began) / config.threads)
         if config.warm_up >= 0:
             return replace(config, steps=cost.steps(left, lambda _: config.warm_up))
         steps = cost.steps(left, lambda steps: warm_up(config, steps, data))
@@ -134,4 +140,6 @@ def check_length(steps: float | None, epochs: float | None, minutes: float | Non
         raise UsageError(f"Give only one of {', '.join(f'`{name}`' for name in given)}.")
     for name, value in given.items():
         if not value > 0:
-            raise UsageError(f"`{name}` must be more than 0, but is {value:g}.")
+            raise UsageError(f"`{name}` must be more than 0, but is {brief(value)}.")
+        if value > LONGEST:
+            raise UsageError(f"`{name}` must be at most {LONGEST:,}, but is {brief(value)}.")

@@ -14,6 +14,7 @@ result.json               the test error, read once, at the end
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 from collections.abc import Iterator, Mapping
@@ -32,11 +33,16 @@ from certus.config.run_file import seal_in
 from certus.config.settings import Altered, from_toml_file
 from certus.errors import CertusError, UsageError
 from certus.methods import PRETRAINING, recipe
+from certus.training import artefacts
+from certus.training.artefacts import opened, read_record, sealed
 from certus.training.checkpoint import recorded
 from certus.training.identity import differences, settings_of
 from certus.training.lock import Busy, locked
 from certus.training.run import Run
 from certus.writing import append, make_folder, put, put_json
+
+notices = logging.getLogger("certus")
+LOST = "restore it from a copy, or train the run again in another folder"
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,10 @@ class RunFolder:
     @property
     def split(self) -> Path:
         return self.path / "split.json"
+
+    @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
 
     @property
     def result(self) -> Path:
@@ -123,7 +133,12 @@ class RunFolder:
         return self.config.is_file()
 
     def finished(self) -> bool:
-        return self.result.is_file()
+        return self.result.exists()
+
+    def saved_step(self) -> int:
+        """The steps that the newest checkpoint has done, by its name."""
+        names = [path.name.removeprefix("step-") for path in self.checkpoints.glob("step-*")]
+        return max((int(name) for name in names if name.isdecimal() and len(name) < 10), default=0)
 
     def create(self, run: Run) -> None:
         """Write what a run starts from. The config comes last: a folder that has one is complete."""
@@ -133,25 +148,27 @@ class RunFolder:
         noisy = seen != data.train.labels[split.labelled]
         put_json(
             self.split,
-            {
-                "data": config.data,
-                "fingerprint": data.fingerprint,
-                "seed": config.seed,
-                "balanced": config.balanced,
-                "labelled": split.labelled.tolist(),
-                "validation": split.validation.tolist(),
-                "unlabelled": len(split.unlabelled),
-                "validation from": "extra labels"
-                if len(split.validation)
-                else "its own part" * (data.validation is not None),
-                "wrong labels": {
-                    str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
-                },
-            },
+            sealed(
+                {
+                    "data": config.data,
+                    "fingerprint": data.fingerprint,
+                    "seed": config.seed,
+                    "balanced": config.balanced,
+                    "labelled": split.labelled.tolist(),
+                    "validation": split.validation.tolist(),
+                    "unlabelled": len(split.unlabelled),
+                    "validation from": "extra labels"
+                    if len(split.validation)
+                    else "its own part" * (data.validation is not None),
+                    "wrong labels": {
+                        str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
+                    },
+                }
+            ),
         )
         mean, std = (s.flatten().tolist() for s in data.scale)
-        put_json(self.model, {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std})
-        put_json(self.path / "environment.json", environment())
+        put_json(self.model, sealed({"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}))
+        put_json(self.environment, sealed(environment()))
         put(self.config, config.text())
         self.check_saved(config)
 
@@ -172,7 +189,7 @@ class RunFolder:
 
     def check_data(self, run: Run) -> None:
         """Refuse data that have changed since the run began."""
-        drawn = json.loads(self.split.read_text())
+        drawn = read_record(self.split, artefacts.SPLIT, LOST)
         if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
             raise UsageError(
                 f"{run.config.data} has changed since the run in {self.path} began: restore the data as they were, or "
@@ -196,28 +213,66 @@ class RunFolder:
         return self.exists() and seal_in(from_toml_file(self.config)[0]) is None
 
     def load_result(self) -> dict[str, Any]:
-        return json.loads(self.result.read_text())
+        again = f"remove it and continue the run with `resume` {self.path}, which writes it again"
+        return read_record(self.result, artefacts.RESULT, again)
+
+    def load_model(self) -> dict[str, Any]:
+        """Classes, shape, mean and std: what a model needs to answer."""
+        about = read_record(self.model, artefacts.MODEL, LOST)
+        shape, channels = about["shape"], {len(about["mean"]), len(about["std"])}
+        if len(shape) not in (1, 3) or min(shape) < 1 or channels != {shape[0]} or not min(about["std"]) > 0:
+            raise CertusError(f"{self.model} is damaged (its shape and its scale do not fit): {LOST}.")
+        return about
 
     def load_metrics(self) -> list[dict[str, Any]]:
-        if not self.metrics.is_file():
-            return []
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
-
-    def keep_metrics(self, step: int) -> None:
-        """Drop the lines of epochs after `step`, which a resumed run writes again, and a line that a kill cut short."""
-        if not self.metrics.is_file():
-            return
-        kept = []
-        for line in self.metrics.read_text().splitlines():
+        """One record per epoch, in order. A last line that is still being written is left out."""
+        records: list[dict[str, Any]] = []
+        for number, line in enumerate(self.metrics_lines()[:-1], 1):
             try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
+                records.append(opened(line, artefacts.EPOCH))
+                if len(records) > 1 and records[-1]["step"] <= records[-2]["step"]:
+                    raise ValueError("it is not in order")
+            except ValueError as e:
+                raise CertusError(
+                    f"{self.metrics} is damaged in line {number} ({e}): remove that line, or restore the file from a "
+                    "copy."
+                ) from None
+        return records
+
+    def metrics_lines(self) -> list[bytes]:
+        """What stands between the line ends of metrics.jsonl: the last is empty, or a line that was cut short."""
+        if not self.metrics.exists():
+            return [b""]
+        try:
+            return self.metrics.read_bytes().split(b"\n")
+        except OSError as e:
+            raise CertusError(f"{self.metrics} cannot be read ({e.strerror or e}): remove it.") from None
+
+    def keep_metrics(self, step: int, epochs: int = 0) -> None:
+        """Drop the lines of epochs after `step`, which a resumed run writes again, and damaged lines. Notices count
+        them, and the lines that are missing of the `epochs` that end before `step`."""
+        *lines, cut = self.metrics_lines()
+        kept, later, damaged = [], 0, int(cut != b"")
+        for line in lines:
+            try:
+                done = opened(line, artefacts.EPOCH)["step"]
             except ValueError:
-                break
-        put(self.metrics, "".join(kept))
+                damaged += 1
+                continue
+            later += done > step
+            if done <= step:
+                kept.append(line + b"\n")
+        dropped = {"of epochs after the checkpoint, which are trained again": later, "that were damaged": damaged}
+        for which, number in dropped.items():
+            if number:
+                notices.warning("%s: dropped %d line%s %s.", self.metrics, number, "s" * (number > 1), which)
+        if len(kept) < epochs:
+            notices.warning("%s: %d of the %d epochs so far are missing.", self.metrics, epochs - len(kept), epochs)
+        if self.metrics.exists():
+            put(self.metrics, b"".join(kept))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        append(self.metrics, json.dumps(record) + "\n")
+        append(self.metrics, json.dumps(sealed(record)) + "\n")
 
 
 def with_newer(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from safetensors.torch import save
-
 from certus.data import Part
 from certus.errors import CertusError, UsageError
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
+from certus.training.artefacts import answers_bytes
 from certus.training.build import build
 from certus.training.evaluation import answers
 from certus.training.identity import check_settings
@@ -25,7 +24,7 @@ def answer_unlabelled(folder: RunFolder) -> None:
 
     Images without a known label are left out. An existing file is kept.
     """
-    if folder.unlabelled.is_file():
+    if folder.unlabelled.exists():
         return
     config = folder.load_config()
     if not folder.finished():
@@ -38,7 +37,8 @@ def answer_unlabelled(folder: RunFolder) -> None:
             raise CertusError(f"{folder.path} has no checkpoint any more, so its networks cannot answer.")
         check_settings(found[1], config, folder.path)
         restore(run, found)
-        put(folder.unlabelled, save(answers(run.method.answers, run.data.normalised, part, config.seed, config.mirror)))
+        given = answers(run.method.answers, run.data.normalised, part, config.seed, config.mirror)
+        put(folder.unlabelled, answers_bytes(given))
 
 
 def unlabelled_part(run: Run, folder: RunFolder) -> Part:

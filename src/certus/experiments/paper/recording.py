@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -33,11 +32,9 @@ def records_of(scale: str, cells: Sequence[Cell], results: Results) -> Records:
 def runs(arm: Arm, scale: str) -> Iterable[Sequence[Any]]:
     for run in sorted(arm.runs, key=lambda run: run.config.seed):
         result, config = run.result or {}, run.config
-        environment = run.folder.path / "environment.json"
-        made_by = json.loads(environment.read_text()).get("certus") if environment.is_file() else None
         yield (
             *(config.method, config.seed, config.steps, settings_text(config)),
-            *(result["test_error"], result["validation_error"], result["seconds"], scale, made_by or __version__),
+            *(result["test_error"], result["validation_error"], result["seconds"], scale, run.version or __version__),
         )
 
 

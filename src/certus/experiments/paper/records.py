@@ -15,6 +15,7 @@ from certus.errors import UsageError
 from certus.methods import recipe
 from certus.report.runs import TASK, flat
 from certus.report.text_table import csv_text
+from certus.text import from_spreadsheet
 from certus.writing import put
 
 Row = dict[str, Any]
@@ -98,7 +99,7 @@ class Records:
             path, kinds = folder / f"{name}.csv", {"task": str, "arm": str, **columns}
             rows = []
             if path.is_file():
-                with path.open(newline="") as file:
+                with path.open(newline="", encoding="utf-8") as file:
                     rows = list(csv.DictReader(file))
             try:
                 tables[name] = [{c: value_of(row[c], kind) for c, kind in kinds.items()} for row in rows]
@@ -126,7 +127,9 @@ def cell_text(value: Any, kind: type, digits: int) -> str:
 def value_of(text: str | None, kind: type) -> Any:
     if text is None:
         raise ValueError("The line is too short.")
-    return kind(text) if text or kind is str else None
+    if kind is str:
+        return from_spreadsheet(text)
+    return kind(text) if text else None
 
 
 def settings_text(config: Config) -> str:
