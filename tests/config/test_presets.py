@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from certus.config import Config, engine, resolve
-from certus.config.presets import DATA, FOLDER, METHOD_PRESETS, PUBLISHED, TRAINING, TUNED
+from certus.config.presets import DATA, FOLDER, METHOD_PRESETS, PUBLISHED, TRAINING, TUNED, VECTORS
 from certus.data import DATASETS
 from certus.methods import METHODS
 from certus.training.build import build
@@ -25,11 +25,12 @@ def value(config: Config, name: str) -> object:
 
 @pytest.mark.parametrize(("data", "method"), METHOD_PRESETS)
 def test_every_preset_is_taken_whole(data: str, method: str) -> None:
-    config = resolve({"data": data, "method": method, "network": "mlp" if data == "moons" else "cnn13"})
-    assert data in DATASETS
-    assert config.optimiser == "sgd"
+    vectors = data in ("moons", VECTORS)
+    config = resolve({"data": data, "method": method, "network": "mlp" if vectors else "cnn13"})
+    assert data in DATASETS or data == VECTORS
+    assert config.optimiser == ("muon" if data == VECTORS else "sgd")
     for name, expected in (DATA[data] | TRAINING[data] | METHOD_PRESETS[data, method]).items():
-        if name != "network":
+        if name not in ("network", "method"):
             assert value(config, name) == expected or name in METHOD_PRESETS[data, method]
     for name, expected in METHOD_PRESETS[data, method].items():
         assert value(config, name) == expected
@@ -41,11 +42,12 @@ def test_without_a_gpu_every_method_has_the_engine(data: str, method: str, tmp_p
     config = resolve({"data": str(tmp_path) if data == FOLDER else data, "method": method, "device": "cpu"})
     assert (config.network, config.optimiser, config.precision) == ("sprint", "muon", "auto")
     assert config.mirror == config.flip == (data not in ("digits", "svhn"))
-    for name, expected in engine.BY_METHOD.get(method, {}).items():
+    quick = engine.BY_METHOD.get(method, {}) | engine.BY_BOTH.get((data, method), {})
+    for name, expected in quick.items():
         assert value(config, name) == expected
     for name, expected in METHOD_PRESETS.get((data, method), {}).items():  # a paper's λ and ε, not its rate
-        kept = name in METHODS[method].defaults() and name not in engine.BY_METHOD.get(method, {})
-        assert not kept or value(config, name) == expected
+        kept = name in METHODS[method].defaults() and name not in quick
+        assert not kept or value(config, name) == expected or name == "decay"  # which a horizon replaces
 
 
 @pytest.mark.parametrize("network", ["cnn13", "wrn-28"])

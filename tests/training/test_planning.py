@@ -15,6 +15,7 @@ from certus.training.planning import Cost, check_length, complete, cost
 
 SMALL = {"data": "moons", "labels": 6, "width": 4}
 DIGITS = {"data": "digits", "labels": 20, "width": 8, "threads": 1}
+USUAL = {**DIGITS, "labelled_batch": 64, "unlabelled_batch": 320, "warm_up": -1.0}
 
 
 def costs(seconds: float) -> object:
@@ -63,7 +64,7 @@ def test_a_run_has_at_least_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("minutes", [1, 3, 10, 180])
 def test_warm_up_and_batches_follow_the_minutes(monkeypatch: pytest.MonkeyPatch, method: str, minutes: int) -> None:
     monkeypatch.setattr(planning, "cost", costs(0.4))
-    config = complete(resolve({**DIGITS, "method": method}), minutes=minutes)
+    config = complete(resolve({**USUAL, "method": method}), minutes=minutes)
     batch = config.labelled_batch + config.unlabelled_batch
     assert config.warm_up == warm_share(config.steps, batch, 20)
     spent = config.steps * (config.warm_up * 0.2 + (1 - config.warm_up) * 0.4) * batch / 384
@@ -73,14 +74,16 @@ def test_warm_up_and_batches_follow_the_minutes(monkeypatch: pytest.MonkeyPatch,
 
 def test_batches_that_were_given_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "cost", costs(0.4))
-    config = complete(resolve({**DIGITS, "unlabelled_batch": 300}), minutes=0.2)
+    config = complete(resolve({**USUAL, "unlabelled_batch": 300}), minutes=0.2)
     assert config.steps < FEW
     assert (config.labelled_batch, config.unlabelled_batch) == (64, 300)
 
 
 def test_supervised_learning_has_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "cost", costs(0.4))
-    config = complete(resolve({**DIGITS, "method": "supervised"}), minutes=1)
+    config = complete(
+        resolve({**DIGITS, "method": "supervised", "labelled_batch": 250, "unlabelled_batch": 320}), minutes=1
+    )
     assert config.warm_up == 0
     assert config.labelled_batch == 125
 
@@ -108,7 +111,7 @@ def test_as_many_steps_as_fit(warm: float, full: float, seconds: float, labels: 
 
 
 def test_a_length_that_was_not_asked_for() -> None:
-    config = complete(resolve(DIGITS))
+    config = complete(resolve({**DIGITS, "warm_up": -1.0}))
     assert config.steps == usual_steps("digits")
     assert config.warm_up == warm_share(config.steps, config.labelled_batch + config.unlabelled_batch, 20)
 
