@@ -102,6 +102,8 @@ class Disk:
         def call(handle: Any, *args: Any) -> Any:
             if there := self.handles.get(handle if isinstance(handle, int) else handle.fileno(), ""):
                 self.meet(kind, there)
+                if kind == "flush":
+                    return None  # a kill loses nothing that was written, flushed or not
             return real(handle, *args)
 
         return call
@@ -235,6 +237,7 @@ def unflushed(operations: Iterable[tuple[str, str]]) -> list[str]:
         elif kind in ("flush", "remove"):
             dirty.discard(path)
         elif kind == "rename":
-            found += [p for p in dirty if p == path or p.startswith(path + os.sep)]
-            dirty.add(str(Path(path).parent))
+            moved = {p for p in dirty if p == path or p.startswith(path + os.sep)}
+            found += sorted(moved)
+            dirty = dirty - moved | {str(Path(path).parent)}
     return found + sorted(dirty)
