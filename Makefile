@@ -1,6 +1,7 @@
 # make demo    install into .venv, train three methods on scikit-learn's digits, print the table, draw the picture
 # make test    install into .venv, then run what CI runs: format, lint, types, all tests
 # make check   the same checks without the installation
+# make faults  kill and fill the disk at every file operation, damage every file, try odd values: all of tests/faults
 # make docs    build the documentation as a site: build/site/index.html
 # make bench   time training steps against a straightforward implementation, and against USB where it is installed
 # make format  format the code and apply ruff's automatic fixes
@@ -10,7 +11,7 @@ BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check docs bench format clean
+.PHONY: demo test check faults docs bench format clean
 
 demo: .venv/ready
 	$(BIN)/certus compare --data digits --labels 20 --methods supervised,mean-teacher,ft-ccl --seeds 7 --out demo
@@ -23,6 +24,9 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+faults: .venv/ready
+	CERTUS_FAULTS=full $(BIN)/python -m pytest -s --durations=0 --durations-min=10 tests/faults
 
 docs: .venv/ready
 	$(BIN)/mkdocs build --strict

@@ -83,8 +83,10 @@ class ReportFigure:
 def put_picture(path: Path, picture: Figure, dpi: int = 110) -> None:
     """Write a picture as PNG or SVG; the same picture gives the same bytes."""
     kind = path.suffix[1:]
+    drawn = io.BytesIO()
     about = {"Date": None} if kind == "svg" else None
-    put(path, lambda file: picture.savefig(file, format=kind, dpi=dpi, facecolor="white", metadata=about))
+    picture.savefig(drawn, format=kind, dpi=dpi, facecolor="white", metadata=about)
+    put(path, drawn.getvalue())
 
 
 def canvas(height: float = 3.3, rows: int = 1, ratios: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
