@@ -4,8 +4,8 @@
 
 Half of the points are for training, of which a few have a label, the same number of each class; the other half is for
 the test. Each seed draws the points, the halves and the labels anew. Every arm gets the same ones: scikit-learn's with
-each feature scaled to deviation 1, as `Classifier` does itself, or `unscaled`. The last column is the difference of `auto` to
-supervised, paired by seed, with a 95 % interval.
+each feature scaled to deviation 1, as `Classifier` does itself, or `unscaled`. The last column is the difference of
+`auto` to supervised, paired by seed, with a 95 % interval.
 
 The settings were chosen at the seeds 100 to 111 (`--first 100`). At the seeds 0 to 5, with α = 0.99, `auto` was worse
 than supervised on wine: −2.43 [−5.72, +0.85]. So α was chosen again, at the seeds 100 to 109, and the seeds from 200 on
