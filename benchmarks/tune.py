@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--method", default="ft-ccl")
     parser.add_argument("--grid", nargs="*", default=[], metavar="NAME=V,V,…")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     args = parser.parse_args()
@@ -66,7 +67,8 @@ def main() -> None:
 
     axes = {name: [value(v) for v in values.split(",")] for name, values in (g.split("=") for g in args.grid)}
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    cells = [(given(args.data, args.method, seed, p), args.epochs) for p in points for seed in range(args.seeds)]
+    seeds = range(args.first, args.first + args.seeds)
+    cells = [(given(args.data, args.method, seed, p), args.epochs) for p in points for seed in seeds]
     rows: list[tuple[float, str]] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the pool takes its workers with it
     with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
@@ -74,7 +76,7 @@ def main() -> None:
         first: dict[int, float] = {}
         for point in points:
             found = {}
-            for seed in range(args.seeds):
+            for seed in seeds:
                 found[seed] = next(errors)
                 print(f"  seed {seed}: {found[seed]:.2f}", flush=True)
             mean, std = mean_std(list(found.values()))
