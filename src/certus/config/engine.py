@@ -44,6 +44,9 @@ BY_METHOD: dict[str, dict[str, Any]] = {
         for method in TAUGHT
     },
 }
+BY_METHOD["filtering-ccl"] |= {"rho": 1.0}  # at the end of the run every target is kept
+BY_METHOD["temperature-ccl"] |= {"heat": 1.0}
+BY_METHOD["ft-ccl"] |= {"rho": 1.0, "heat": 1.0}
 BY_DATA: dict[str, dict[str, Any]] = {
     "digits": {"width": 64, "labelled_batch": 20, "unlabelled_batch": 128},
 }
@@ -51,9 +54,6 @@ BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
     ("digits", "supervised"): {"labelled_batch": 64, "labelled_view": "strong", "strength": 0.8},
     ("digits", "fixmatch"): {"warm_up": 0.5, "labelled_view": "strong", "threshold": 0.0},
     **{("digits", method): {"warm_up": 0.5, "labelled_view": "strong"} for method in TAUGHT},
-    ("digits", "filtering-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "rho": 1.0},
-    ("digits", "temperature-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "heat": 1.0},
-    ("digits", "ft-ccl"): {"warm_up": 0.5, "labelled_view": "strong", "rho": 1.0, "heat": 1.0},
 }
 
 OF_TRAINING = (  # what a paper's authors chose for another optimiser and network

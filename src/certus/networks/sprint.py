@@ -34,7 +34,7 @@ class Whitening(nn.Module):
         super().__init__()
         size = channels * kernel * kernel
         kept = min(size, COMPONENTS)
-        self.stride, self.outputs = stride, 2 * kept
+        self.size, self.stride, self.outputs = size, stride, 2 * kept
         identity = torch.eye(size)[:kept].view(kept, channels, kernel, kernel)
         self.register_buffer("weight", torch.cat([identity, -identity]))
         self.bias = nn.Parameter(torch.zeros(self.outputs))
@@ -42,8 +42,12 @@ class Whitening(nn.Module):
     @torch.no_grad()
     def prepare(self, images: Tensor, epsilon: float = 5e-4) -> None:
         """Compute the weights from normalised images (N, C, H, W)."""
-        patches = F.unfold(images.double(), self.weight.shape[2:], stride=self.stride).transpose(1, 2).flatten(0, 1)
-        values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
+        moments, count = torch.zeros(self.size, self.size, dtype=torch.float64, device=images.device), 0
+        for part in images.split(100):  # all patches at once would need half a gigabyte
+            kernel = (self.weight.shape[2], self.weight.shape[3])
+            patches = F.unfold(part.double(), kernel, stride=self.stride).transpose(1, 2).flatten(0, 1)
+            moments, count = moments + patches.T @ patches, count + len(patches)
+        values, vectors = torch.linalg.eigh(moments / count)
         signs = torch.where(vectors.sum(0) < 0, -1.0, 1.0)  # an eigenvector has no sign of its own
         scaled = (vectors * signs / (values.clamp(min=0) + epsilon).sqrt()).flip(1).T
         filters = scaled[: self.outputs // 2].reshape(-1, *self.weight.shape[1:])
