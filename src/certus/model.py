@@ -180,8 +180,13 @@ def load(folder: str | Path) -> Model:
     if not method.answers:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}
-    for net in method.answers:
-        net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
+    try:
+        for net in method.answers:
+            net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
+    except RuntimeError:
+        raise CertusError(
+            f"The checkpoint in {found.path} does not fit its {found.config.name}: restore both."
+        ) from None
     channels_first = (1, -1, *[1] * (len(shape) - 1))
     mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
     result = found.load_result() if found.finished() else None

@@ -235,8 +235,14 @@ def test_a_folder_holds_one_scale_and_only_tables_that_can_be_read(
         ask("noise", *words, "--scale", "cpu-short", "--out", tmp_path / "short")
     assert not (tmp_path / "short").exists()  # refused before anything is trained
     assert (public / "noise.md").read_text() == page
-    for content in ("task,arm\na,b\n", "nothing\nof this kind\n", (public / "runs.csv").read_text() + "a,b,c\n"):
-        (public / "runs.csv").write_text(content)
+    for content in (
+        "task,arm\na,b\n",
+        "nothing\nof this kind\n",
+        (public / "runs.csv").read_text() + "a,b,c\n",
+        "task,arm\né,b\n",
+        "a\0b\nc\n",
+    ):
+        (public / "runs.csv").write_text(content, encoding="latin-1")
         with pytest.raises(UsageError, match=r"runs\.csv is not a table that `certus paper` can add to"):
             ask("noise", *words, "--out", tmp_path / "here")
 

@@ -98,12 +98,12 @@ class Records:
         for name, columns in COLUMNS.items():
             path, kinds = folder / f"{name}.csv", {"task": str, "arm": str, **columns}
             rows = []
-            if path.is_file():
-                with path.open(newline="", encoding="utf-8") as file:
-                    rows = list(csv.DictReader(file))
             try:
+                if path.exists():
+                    with path.open(newline="", encoding="utf-8") as file:
+                        rows = list(csv.DictReader(file))
                 tables[name] = [{c: value_of(row[c], kind) for c, kind in kinds.items()} for row in rows]
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OSError, csv.Error):
                 raise UsageError(
                     f"{path} is not a table that `certus paper` can add to: move it, or publish to another folder."
                 ) from None
