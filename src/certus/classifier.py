@@ -32,8 +32,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        One of `certus methods`. auto: ft-ccl for images; for vectors label-propagation, because labels travel further
-        along a graph of neighbours than by consistency under noise (docs/python.md).
+        One of `certus methods`. auto: ft-ccl for images; for vectors label-propagation, which carried a few
+        labels further than ft-ccl (docs/python.md).
     steps : int
         Training steps. None: what suits the data.
     network : str or callable
