@@ -110,7 +110,10 @@ def test_toml_keeps_strings_that_need_quotes() -> None:
         ({"options": {"hard": False, "probabilistic": False, "temper": False, "metric": "mi"}}, "are off"),
         ({"method": "supervised", "options": {"weight": 1.0}}, "has no option `weight`"),
         ({"method": "pi", "options": {"teachers": 2}}, "has no option `teachers`"),
-        ({"method": "supervised", "strong": "distort"}, "`strong` would change nothing: the student of supervised"),
+        (
+            {"method": "supervised", "labelled_view": "weak", "strong": "distort"},
+            "`strong` would change nothing: the student of supervised",
+        ),
         ({"method": "mean-teacher", "strength": 1.0}, "`strength` would change nothing"),
         ({"method": "fixmatch", "strength": 1.0}, "`strong` is not distort"),
         ({"optimiser": "muon", "momentum": 0.5}, "`momentum` would change nothing: `optimiser` muon has its own"),
