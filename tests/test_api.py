@@ -98,7 +98,7 @@ def test_without_a_folder_each_run_gets_a_new_one() -> None:
         ({"steps": 2, "epochs": 1}, "Give only one of `steps`, `epochs`"),
         ({"minutes": 0}, "`minutes` must be more than 0, but is 0"),
         ({"resume": "run"}, "leave out `data`"),
-        ({"learning_rate": -1}, "`learning_rate` must be at least 0, but is -1"),
+        ({"learning_rate": -1}, "`learning_rate` must be between 0 and 1,000, but is -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(given: dict[str, object], message: str) -> None:
@@ -134,6 +134,6 @@ def test_compare_gives_what_the_command_line_gives() -> None:
 
 
 def test_compare_says_which_run_failed() -> None:
-    settings = {"learning_rate": 1e30, "width": 2, "labels": 6}
+    settings = {"learning_rate": 1000.0, "weight_decay": 1000.0, "width": 2, "labels": 6}
     with pytest.raises(CertusError, match=r"2 of 2 runs failed. supervised-seed0: The loss became"):
         certus.compare("moons", ["supervised", "pi"], seeds=1, epochs=2, workers=1, out="runs", **settings)

@@ -74,7 +74,7 @@ def train(
     ['bytes', 'data', 'labels']
     >>> import numpy as np
     >>> prediction = model.predict(np.zeros((2, 8, 8), np.uint8))
-    >>> prediction.probabilities.shape, prediction.rank().tolist()
+    >>> prediction.probabilities.shape, sorted(prediction.rank().tolist())
     ((2, 10), [1, 2])
     """
     given = {"data": data and str(data), "method": method, "labels": labels, "steps": steps, "seed": seed}

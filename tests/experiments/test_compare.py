@@ -144,11 +144,11 @@ def test_a_failed_run_is_reported_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [*WORDS, "--methods", "supervised,pi", "--seeds", "1", "--weight", "1e38", "--ramp", "0"]
+    words = [*WORDS, "--methods", "supervised,ft-ccl", "--seeds", "1", "--dropout", "0"]
     assert run(words) == 1
-    assert "pi-seed0 failed: The loss became" in capsys.readouterr().err
+    assert "ft-ccl-seed0 failed: Monte-Carlo certainty needs dropout" in capsys.readouterr().err
     methods = json.loads((tmp_path / "out" / "results.json").read_text())["methods"]
-    assert (methods["supervised"]["n"], methods["pi"]["n"], methods["pi"]["mean"]) == (1, 0, None)
+    assert (methods["supervised"]["n"], methods["ft-ccl"]["n"], methods["ft-ccl"]["mean"]) == (1, 0, None)
     assert (tmp_path / "out" / "comparison.png").is_file()
 
 

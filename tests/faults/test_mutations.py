@@ -5,6 +5,7 @@ Each outcome is a success with the same result or a sentence: never a traceback,
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
@@ -59,7 +60,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def save(self: Figure, target: Any, **_: Any) -> None:  # noqa: ARG001
         if hasattr(target, "write"):
-            target.write("<svg></svg>")
+            target.write("<svg></svg>" if isinstance(target, io.TextIOBase) else b"<svg></svg>")
 
     monkeypatch.setattr(Figure, "savefig", save)
     monkeypatch.setattr(compare, "Pool", SerialPool)

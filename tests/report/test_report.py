@@ -57,7 +57,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "compare"
     for seed in (0, 1):
         make(cell_folder(out, "supervised", seed).path, "supervised", seed)
-        make(cell_folder(out, "ft-ccl", seed).path, "ft-ccl", seed, options={"draws": 2})
+        make(cell_folder(out, "ft-ccl", seed).path, "ft-ccl", seed, options={"draws": "2"})
     return out
 
 
@@ -345,7 +345,7 @@ def test_one_run_and_the_same_run_twice(comparison: Path, tmp_path: Path, capsys
 
 
 def test_an_unfinished_run_is_reported_so_far(tmp_path: Path) -> None:
-    given = {**DIGITS, "method": "ft-ccl", "steps": STEPS, "warm_up": 0.0, "options": {"draws": 2}}
+    given = {**DIGITS, "method": "ft-ccl", "steps": STEPS, "warm_up": 0.0, "options": {"draws": "2"}}
     run_ = build(complete(resolve(given)))
     folder = RunFolder(tmp_path / "run")
     folder.create(run_)
@@ -395,7 +395,7 @@ def test_a_folder_of_pictures_and_data_that_are_gone(tmp_path: Path) -> None:
         for i in range(12):
             shade = 40 * (name == "dog") + 7 * i
             Image.new("RGB", (16, 16), (shade, 90, 255 - shade)).save(tmp_path / "photos" / name / f"{i}.png")
-    given = {"data": str(tmp_path / "photos"), "labels": 0, "validation": 4, "steps": 4}
+    given = {"data": str(tmp_path / "photos"), "labels": 0, "validation": 4, "steps": 4, "warm_up": 0.0}
     folder = make(tmp_path / "run", "mean-teacher", labelled_batch=4, unlabelled_batch=6, **given)
     write_report([folder.path], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()

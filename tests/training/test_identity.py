@@ -24,6 +24,7 @@ from certus.training.run_folder import RunFolder
 
 SETTINGS = {
     "data": "digits",
+    "network": "cnn13-small",
     "method": "mean-teacher",
     "labels": 20,
     "validation": 20,

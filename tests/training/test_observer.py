@@ -131,7 +131,7 @@ def test_weights_and_records_are_the_same_to_the_bit_with_the_observer_off(name:
 
 
 def test_an_epoch_s_record_has_the_papers_quantities(tmp_path: Path) -> None:
-    config = small("ft-ccl", 40, options={"teachers": 2, "draws": 3})
+    config = small("ft-ccl", 40, options={"teachers": 2, "draws": "3"})
     train(build(config), RunFolder(tmp_path / "run"))
     lines = RunFolder(tmp_path / "run").load_metrics()
     line = lines[len(lines) // 2]
@@ -158,7 +158,7 @@ def test_an_epoch_s_record_has_the_papers_quantities(tmp_path: Path) -> None:
 
 
 def test_selected_accuracy_is_that_of_the_very_targets_of_the_steps(tmp_path: Path) -> None:
-    config = small("ft-ccl", 9, options={"draws": 3})
+    config = small("ft-ccl", 9, options={"draws": "3"})
     run, shadow = build(config), build(config)
     progress = Progress(run, RunFolder(tmp_path), observer=run_observer(run))
     term = shadow.method.terms["consistency"]
@@ -178,7 +178,7 @@ def test_selected_accuracy_is_that_of_the_very_targets_of_the_steps(tmp_path: Pa
 
 
 def test_stopped_in_mid_epoch_the_record_goes_on(tmp_path: Path) -> None:
-    config = small("ft-ccl", 12, options={"draws": 2})
+    config = small("ft-ccl", 12, options={"draws": "2"})
     folders = [RunFolder(tmp_path / name) for name in ("whole", "stopped")]
     train(build(config), folders[0])
     run = build(config)

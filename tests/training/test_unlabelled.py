@@ -17,6 +17,7 @@ from certus.certainty.metrics import METRICS
 from certus.config import resolve
 from certus.data import load
 from certus.errors import UsageError
+from certus.training import artefacts
 from certus.training import evaluation as evaluate
 from certus.training.build import build
 from certus.training.loop import train
@@ -41,7 +42,7 @@ def contents(folder: RunFolder) -> dict[Path, tuple[bytes, int]]:
 
 @pytest.mark.parametrize("unlabelled", [0, 300])
 def test_every_unlabelled_image_is_asked_once_and_nothing_else_changes(tmp_path: Path, unlabelled: int) -> None:
-    folder = make(tmp_path, method="ft-ccl", seed=3, unlabelled=unlabelled, options={"draws": 2, "teachers": 2})
+    folder = make(tmp_path, method="ft-ccl", seed=3, unlabelled=unlabelled, options={"draws": "2", "teachers": 2})
     before, random = contents(folder), torch.get_rng_state()
     answer_unlabelled(folder)
     assert torch.equal(torch.get_rng_state(), random)
@@ -133,9 +134,9 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a pretraining run"):
         answer_unlabelled(make(tmp_path / "turns", method="rotation"))
     changed = make(tmp_path / "changed", method="supervised")
-    drawn = json.loads(changed.split.read_text())
+    drawn = {k: v for k, v in json.loads(changed.split.read_text()).items() if k != artefacts.CHECK}
     for key, value in (("fingerprint", "0" * 16), ("labelled", drawn["labelled"][1:])):
-        changed.split.write_text(json.dumps({**drawn, key: value}))
+        changed.split.write_text(json.dumps(artefacts.sealed({**drawn, key: value})))
         with pytest.raises(UsageError, match="has changed since"):
             answer_unlabelled(changed)
         assert not changed.unlabelled.exists()

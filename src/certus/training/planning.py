@@ -37,6 +37,7 @@ def complete_on(
 ) -> Config:
     """The same for data that are loaded already. `make` builds the user's own network."""
     decided = decide(config, data)
+    split_of(decided, data)  # refuses labels that the data do not have before anything is trained
     if decided.steps:
         return warmed_up(decided, data)
     if minutes is not None:
