@@ -241,7 +241,7 @@ def test_selection_end_to_end_and_again(files: Path, tmp_path: Path, capsys: pyt
     assert found["command"] == f"certus paper selection --scale cpu --only '{names}' --seeds 2"
     config = folder.config.read_text()
     folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
-    with pytest.raises(UsageError, match="already holds a run with other settings"):
+    with pytest.raises(CertusError, match=r"not as certus wrote it: `learning_rate` is 0\.2, but was 0\.1"):
         ask("selection", *only, "--finished")
     folder.config.write_text(config)
     assert ask("selection", *only) == 0
