@@ -55,14 +55,14 @@ def litter(root: Path) -> list[str]:
     return [str(p.relative_to(root)) for p in root.rglob(".*")]
 
 
-def check_failure(done: Outcome, failure: str, root: Path, at: str) -> None:
+def check_failure(done: Outcome, failure: str, left: set[str], at: str) -> None:
     """A killed process is gone; a full disk is one sentence that names a file, and nothing half-written is left."""
     if failure == "kill":
         assert done.code == KILLED, at
         return
     assert done.code in (0, 1), (at, done.err)
     assert "Traceback" not in done.err, (at, done.err)
-    assert not litter(root), at
+    assert not left, at
     if done.code:
         (sentence,) = (line for line in done.err.splitlines() if line.startswith("certus: "))
         assert "No space left on device" in sentence, at
@@ -95,7 +95,7 @@ class Campaign:
                 at = f"{failure} before operation {n} of {words[0]}: {' '.join(whole.operations[n - 1])}"
                 done = forked(self.root, command, str(self.root), words, failure=failure, at=n)
                 self.counts[failure] += 1
-                check_failure(done, failure, self.root, at)
+                check_failure(done, failure, set(litter(self.root)) - set(litter(self.before)), at)
                 yield at
 
     def report(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
