@@ -241,15 +241,10 @@ def test_selection_end_to_end_and_again(files: Path, tmp_path: Path, capsys: pyt
     assert found["command"] == f"certus paper selection --scale cpu --only '{names}' --seeds 2"
     config = folder.config.read_text()
     folder.config.write_text(config.replace("learning_rate = 0.1", "learning_rate = 0.2"))
-<<<<<<< HEAD
     assert ask("selection", *only, "--finished", "--json") == 1  # it is named, and the others are shown
     shown = capsys.readouterr()
     assert "cifar10-1000/ft-ccl-seed1 failed: " in shown.err
     assert [v["n"] for v in json.loads(shown.out)["tasks"]["cifar10-1000"]["arms"].values()] == [1, 1]
-=======
-    with pytest.raises(CertusError, match=r"not as certus wrote it: `learning_rate` is 0\.2, but was 0\.1"):
-        ask("selection", *only, "--finished")
->>>>>>> safety
     folder.config.write_text(config)
     assert ask("selection", *only) == 0
     assert "width 2" in capsys.readouterr().out
