@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults.harness import KILLED, SEED, Outcome, chosen, command, forked, unflushed
+from faults.harness import FULL, KILLED, SEED, Outcome, chosen, command, forked, unflushed
 from PIL import Image
 
 MOONS = "--data moons --method supervised --width 4 --labelled-batch 6 --validation 10 --threads 1 --steps 4"
 TRAIN = ["train", *MOONS.split(), "--save-seconds", "0", "--out", "run"]
 DIGITS = "--data digits --method supervised --width 2 --labelled-batch 10 --threads 1 --steps 2"
 VARYING = ("seconds", "time", "images_per_second")  # what no two runs have in common
-FEW = 4  # operations of the first part, unless at full length; of the others, fewer
+FEW = 3  # operations of the first part, unless at full length; of the others, one
 
 
 def artefacts(folder: Path) -> dict[str, object]:
@@ -143,7 +143,7 @@ def test_a_resumed_run_comes_to_the_same_end_whatever_its_disk_does(
     assert done.code == KILLED
     assert len(list((root / "run" / "checkpoints").iterdir())) == 2
     words = ["train", "--resume", "run", "--save-seconds", "0"]
-    for place in campaign.replay(words, lambda: None, few=FEW // 2):
+    for place in campaign.replay(words, lambda: None, few=1):
         after = forked(campaign.root, go_on, campaign.root)
         assert after.value == whole[1], (place, after.err)
         assert not litter(campaign.root), place
@@ -173,7 +173,8 @@ def test_a_report_is_the_old_or_the_new_one(
     (root / "figures").mkdir()
     for name in ("page.html", "figures/errors-while-training.svg"):
         (root / name).write_text("old")
-    check_outputs(campaign, ["report", "run", "--out", "page.html", "--figures", "figures"], ["page.html", "figures"])
+    figures = ["--figures", "figures"] if FULL else []  # they take most of the time
+    check_outputs(campaign, ["report", "run", "--out", "page.html", *figures], ["page.html", "figures"])
     campaign.report(capsys, "report")
 
 
@@ -186,7 +187,7 @@ def check_outputs(campaign: Campaign, words: list[str], names: list[str]) -> Non
         new.update(contents(campaign.root, names))
         assert all(new[name] != b"old" for name in new if name == names[0])
 
-    for at in campaign.replay(words, remember, few=FEW // 4):
+    for at in campaign.replay(words, remember, few=1):
         for name, content in contents(campaign.root, names).items():
             if not Path(name).name.startswith("."):
                 assert content in (old.get(name), new[name]), (at, name)
