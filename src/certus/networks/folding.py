@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 LINEAR = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-ACTIVATIONS = (nn.ReLU, nn.LeakyReLU)
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU)
 
 
 class Fold(NamedTuple):
