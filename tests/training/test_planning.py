@@ -23,7 +23,8 @@ def costs(seconds: float) -> object:
 
     def costs_of(config: Config, *_: object) -> Cost:
         images = config.labelled_batch + (0 if config.method == "supervised" else config.unlabelled_batch)
-        return Cost(seconds * images / 384 / 2, seconds * images / 384)
+        sees = "labelled" if config.method == "supervised" else "both"
+        return Cost(seconds * images / 384 / 2, seconds * images / 384, sees)
 
     return costs_of
 
@@ -86,6 +87,10 @@ def test_supervised_learning_has_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert config.warm_up == 0
     assert config.labelled_batch == 125
+    longer = resolve({**DIGITS, "method": "supervised", "labelled_batch": 250, "unlabelled_batch": 320})
+    config = complete(longer, minutes=10)
+    assert config.labelled_batch == 250
+    assert 0.98 * 600 <= config.steps * 0.4 * 250 / 384 <= 600
 
 
 @given(st.integers(1, 100_000), st.integers(1, 1000), st.integers(0, 50_000))

@@ -58,7 +58,7 @@ class Batches:
 
     def size(self, sees: Sees) -> int:
         """Images per step."""
-        return {"both": sum(self.sizes), "labelled": self.sizes[0], "everything": self.sizes[1]}[sees]
+        return images_in_a_step(self.sizes, sees)
 
     @property
     def per_epoch(self) -> int:
@@ -79,3 +79,8 @@ def steps_per_pass(labelled: int, unlabelled: int, sizes: tuple[int, int]) -> in
     """Steps in one pass over the unlabelled images; without any, over the labelled ones."""
     n, size = (unlabelled, sizes[1]) if unlabelled else (labelled, sizes[0])
     return max(1, round(n / size))
+
+
+def images_in_a_step(sizes: tuple[int, int], sees: Sees) -> int:
+    """With batches of so many labelled and unlabelled images."""
+    return {"both": sum(sizes), "labelled": sizes[0], "everything": sizes[1]}[sees]

@@ -11,7 +11,8 @@ from certus.config import Config, decide, split_of, steps_per_epoch
 from certus.config.engine import FEW, smaller_batches, usual_steps, warm_share
 from certus.config.presets import epochs_for
 from certus.config.settings import MOST_STEPS
-from certus.data import Dataset, load
+from certus.data import Dataset, Part, load
+from certus.data.batches import Sees, images_in_a_step
 from certus.errors import UsageError
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
@@ -19,6 +20,7 @@ from certus.training.run import Run
 from certus.training.threads import threads
 
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are (at least, at most), seconds for them
+SAMPLE = 256  # validation images whose answers are timed
 PLANNING = 0.25  # share of the minutes that timing may take
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
@@ -67,6 +69,10 @@ class Cost:
 
     warm: float
     full: float
+    sees: Sees = "both"
+
+    def times(self, factor: float) -> Cost:
+        return Cost(factor * self.warm, factor * self.full, self.sees)
 
     def steps(self, seconds: float, share: Callable[[int], float]) -> int:
         """How many fit, where `share` of them warm up: the largest number whose time is not longer."""
@@ -85,7 +91,8 @@ def within(
     """With as many steps as fit, by timing a few on a copy that is thrown away; the timing is part of the minutes.
 
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
-    wait for each other at every operation. Where few steps fit, batches are smaller.
+    wait for each other at every operation. Where few steps fit, batches are smaller. Only those are timed then: a step
+    of the usual batch takes longer in proportion to its images, or a little less.
     """
     began, budget = time.process_time(), 60 * minutes
 
@@ -97,21 +104,26 @@ def within(
         return replace(config, steps=steps, warm_up=warm_up(config, steps, data))
 
     candidates = {1, config.threads} if choose_threads else {config.threads}
-    costs = {n: cost(replace(config, threads=n), data, make) for n in sorted(candidates)}
+    timed = smaller_batches(config) or config
+    costs = {n: cost(replace(timed, threads=n), data, make) for n in sorted(candidates)}
     threads = min(costs, key=lambda n: costs[n].full)
-    planned = fitted(replace(config, threads=threads), costs[threads])
-    smaller = smaller_batches(replace(config, threads=threads)) if planned.steps < FEW else None
-    return fitted(smaller, cost(smaller, data, make)) if smaller else planned
+    found = costs[threads]
+    images = [images_in_a_step((c.labelled_batch, c.unlabelled_batch), found.sees) for c in (config, timed)]
+    usual = fitted(replace(config, threads=threads), found.times(images[0] / images[1]))
+    return fitted(replace(timed, threads=threads), found) if timed != config and usual.steps < FEW else usual
 
 
 def cost(config: Config, data: Dataset, make: MakeNetwork | None = None) -> Cost:
     """Of both kinds of step, each with its share of the validation, on a copy that is thrown away."""
     with threads(config.threads):
         run = build_on(data, replace(config, steps=1_000_000, warm_up=0.0), make, reuse_labelled=True)
-        validation = seconds(run.validation_errors, config.threads) / run.batches.per_epoch
+        part = run.validation
+        few = replace(run, validation=Part(part.images[:SAMPLE], part.labels[:SAMPLE]))
+        share = len(part) / max(1, len(few.validation)) / run.batches.per_epoch
+        validation = share * seconds(few.validation_errors, config.threads)
         full = fmean(timed(run)) + validation
         if not config.warm_up:
-            return Cost(full, full)
+            return Cost(full, full, run.method.sees)
         return Cost(fmean(timed(replace(run, config=replace(run.config, warm_up=0.5)))) + validation, full)
 
 
