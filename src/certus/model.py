@@ -175,7 +175,7 @@ def load(folder: str | Path) -> Model:
         raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
     check_settings(state[1], config, found.path)
     shape = tuple(about["shape"])
-    config, classes = replace(config, init=""), len(about["classes"])
+    config, classes = replace(config, init="", weights=""), len(about["classes"])
     method = make_method(config, BuildContext.bare(make_networks(config, shape, classes), classes))
     if not method.answers:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")

@@ -14,24 +14,30 @@ SHAPES = {
     "cnn13-small": (1, 8, 8),
     "wrn-28": (3, 16, 16),
     "sprint": (3, 16, 16),
+    "efficientnet-lite0": (3, 8, 8),
+    "mobilenet-v2": (1, 8, 8),
     "mlp": (5,),
 }
 
 
+def width(name: str, small: int) -> int:
+    return NETWORKS[name].width if NETWORKS[name].fixed else small
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_maps_inputs_to_logits_through_features_and_head(name: str) -> None:
-    net = network(name, SHAPES[name], classes=7, width=4, dropout=0.5).eval()
+    net = network(name, SHAPES[name], classes=7, width=width(name, 4), dropout=0.5).eval()
     x = torch.randn(3, *SHAPES[name])
     assert net(x).shape == (3, 7)
     assert torch.equal(net.head(net.features(x)), net(x))
     assert has_dropout(net)
-    assert not has_dropout(network(name, SHAPES[name], 7, 4, 0.0))
+    assert not has_dropout(network(name, SHAPES[name], 7, width(name, 4), 0.0))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_parameter_is_used(name: str) -> None:
     torch.manual_seed(0)
-    net = network(name, SHAPES[name], classes=3, width=8, dropout=0.1)
+    net = network(name, SHAPES[name], classes=3, width=width(name, 8), dropout=0.1)
     net(torch.randn(4, *SHAPES[name])).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
 

@@ -23,8 +23,9 @@ from certus.data.batches import steps_per_pass
 from certus.data.split import Split, split
 from certus.errors import UsageError
 from certus.methods import recipe
-from certus.networks import suitable, suitable_width
+from certus.networks import NETWORKS, suitable, suitable_width
 from certus.networks.precision import decide_precision
+from certus.networks.weights import IMAGENET
 from certus.text import brief
 
 
@@ -74,6 +75,8 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle["labelled_view"] = f"with weak views of unlabelled images {method} sees labelled ones weakly too"
     if settings["optimiser"] == "muon":
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
+    if settings["optimiser"] == "adam":
+        idle["momentum"] = "`optimiser` adam has its own"
     return idle
 
 
@@ -100,7 +103,9 @@ def decide(config: Config, data: Dataset) -> Config:
         raise UsageError("`device` cuda was asked for, but torch sees no GPU here: use `device` cpu.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
-    own_momentum = config.optimiser == "muon"  # and no weight decay
+    if name in NETWORKS and config.weights not in ("auto", "none", "") and not NETWORKS[name].fixed:
+        raise UsageError(f"Network {name} starts from its own initialisation: leave `weights` out.")
+    weights = {"auto": "imagenet" if name in IMAGENET else "", "none": ""}.get(config.weights, config.weights)
     fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
     return replace(
         config,
@@ -113,8 +118,9 @@ def decide(config: Config, data: Dataset) -> Config:
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,
         precision=decide_precision(config.precision, device),
-        momentum=0.0 if own_momentum else config.momentum,
-        weight_decay=0.0 if own_momentum else config.weight_decay,
+        weights=weights if weights in ("", "imagenet") else str(Path(weights).resolve()),
+        momentum=config.momentum if config.optimiser == "sgd" else 0.0,
+        weight_decay=0.0 if config.optimiser == "muon" else config.weight_decay,
         threads=config.threads or len(os.sched_getaffinity(0)),
     )
 

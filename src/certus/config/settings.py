@@ -49,6 +49,9 @@ class Config:
         NETWORK, 0, "channels of the first layers; 0: what suits the network and the machine", between(0, 4096)
     )
     dropout: float = setting(NETWORK, 0.5, "probability of dropout", between(0, 0.95))
+    weights: str = setting(
+        NETWORK, "auto", "weights to start from: imagenet, none, or a file; auto: imagenet where the network has them"
+    )
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
@@ -70,14 +73,17 @@ class Config:
     unlabelled_batch: int = setting(TRAINING, 384, "unlabelled images per step", between(1, 100_000))
     steps: int = setting(LENGTH, 0, "training steps; 0: as many as the epochs need", between(0, MOST_STEPS))
     optimiser: str = setting(
-        TRAINING, "sgd", "sgd with Nesterov momentum, or muon for filters and hidden matrices", one_of("sgd", "muon")
+        TRAINING,
+        "sgd",
+        "sgd with Nesterov momentum; muon for filters and hidden matrices; adam to go on from other weights",
+        one_of("sgd", "muon", "adam"),
     )
     learning_rate: float = setting(TRAINING, 0.1, "learning rate at the start of the run", between(0, 1000))
     pace: str = setting(
         TRAINING, "cosine", "how the learning rate falls to 0: cosine or linear", one_of("cosine", "linear")
     )
     momentum: float = setting(TRAINING, 0.9, "momentum of SGD", between(0, 0.999))
-    weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD", between(0, 1000))
+    weight_decay: float = setting(TRAINING, 2e-4, "weight decay of SGD and Adam", between(0, 1000))
     warm_up: float = setting(
         TRAINING,
         0.0,

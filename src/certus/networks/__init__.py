@@ -12,6 +12,7 @@ from torch import nn
 from certus.errors import UsageError, unknown
 from certus.networks.cnn13 import CNN13
 from certus.networks.mlp import MLP
+from certus.networks.mobile import EFFICIENTNET_LITE0, MOBILENET_V2, Mobile
 from certus.networks.sprint import Sprint
 from certus.networks.wrn import WRN
 
@@ -27,6 +28,7 @@ class Architecture:
     smallest: int = 0  # least length of the shorter side, in pixels; 0: the network takes vectors
     alternative: str = ""  # network for smaller images
     sized: bool = False  # whether `build` also takes the size of the images
+    fixed: bool = False  # one width, for which there are weights
 
 
 NETWORKS = {
@@ -39,6 +41,26 @@ NETWORKS = {
     "wrn-28": Architecture("wide residual network of 28 layers; width 32 is WRN-28-2", WRN, 32, 32, 8, "cnn13-small"),
     "sprint": Architecture(
         "a few wide layers at a low resolution, for the first minutes without a GPU", Sprint, 128, 128, 6, "mlp", True
+    ),
+    "efficientnet-lite0": Architecture(
+        "16 blocks with ImageNet weights; sees pictures at 128 pixels or more",
+        partial(Mobile, EFFICIENTNET_LITE0),
+        32,
+        32,
+        6,
+        "mlp",
+        True,
+        True,
+    ),
+    "mobilenet-v2": Architecture(
+        "17 blocks with ImageNet weights; sees pictures at 128 pixels or more",
+        partial(Mobile, MOBILENET_V2),
+        32,
+        32,
+        6,
+        "mlp",
+        True,
+        True,
     ),
     "mlp": Architecture("two hidden layers with dropout, for vectors", MLP, 64, 64),
 }

@@ -114,9 +114,7 @@ class InvertedResidual(nn.Module):
         return x + y if self.added else y
 
 
-def convolution(
-    inputs: int, outputs: int, kernel: int, stride: int, plan: Plan, groups: int = 1
-) -> list[nn.Module]:
+def convolution(inputs: int, outputs: int, kernel: int, stride: int, plan: Plan, groups: int = 1) -> list[nn.Module]:
     """Convolution, norm, activation."""
     uneven = plan.uneven and stride == 2
     return [
@@ -133,7 +131,12 @@ class MeanOverPixels(nn.Module):
 
 
 class Mobile(nn.Module):
-    """Pictures of `size` pixels; smaller ones than the weights can read are enlarged."""
+    """Pictures of `size` pixels; smaller ones than the weights can read are enlarged.
+
+    `frozen`: batch norms keep the statistics that came with the weights; those of a small batch are worse.
+    """
+
+    frozen = False
 
     def __init__(
         self,
@@ -165,6 +168,13 @@ class Mobile(nn.Module):
         centre, spread = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.plan.centre, self.plan.spread))
         adapt.factor.copy_(std.view(1, -1, 1, 1) * (255 / brightest) / spread)
         adapt.offset.copy_((mean.view(1, -1, 1, 1) * (255 / brightest) - centre) / spread)
+
+    def train(self, mode: bool = True) -> Mobile:
+        super().train(mode)
+        for module in self.modules():
+            if self.frozen and isinstance(module, nn.BatchNorm2d):
+                module.eval()
+        return self
 
     def features(self, images: Tensor) -> Tensor:
         return self.trunk(images)  # (B, 1280)

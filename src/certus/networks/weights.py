@@ -61,6 +61,11 @@ IMAGENET = {
 }
 
 
+def pretrained(name: str, weights: str, net: nn.Module) -> dict[str, Tensor]:
+    """The weights that the setting `weights` names, by the names of `net`."""
+    return imagenet(name, net) if weights == "imagenet" else from_file(Path(weights), net)
+
+
 def available(name: str) -> bool:
     """Whether this network's ImageNet weights are at hand: in the cache, or in an installed package."""
     return name in IMAGENET and (kept(name).is_file() or IMAGENET[name].path() is not None)
@@ -107,7 +112,9 @@ def unpacked(data: bytes, path: Path) -> dict[str, Tensor]:
         found = load(data) if path.suffix == ".safetensors" else torch.load(BytesIO(data), "cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise UsageError(f"{path} holds no weights that can be read safely ({reason}): use a safetensors file.") from None
+        raise UsageError(
+            f"{path} holds no weights that can be read safely ({reason}): use a safetensors file."
+        ) from None
     for wrapper in ("state_dict", "model"):
         if isinstance(found, Mapping) and isinstance(found.get(wrapper), Mapping):
             found = found[wrapper]
@@ -122,7 +129,7 @@ def kept(name: str) -> Path:
 
 def keep(path: Path, weights: Mapping[str, Tensor]) -> None:
     """The file, and its digest beside it. Without a writable cache the weights are converted every time."""
-    data = save(dict(weights))
+    data = save({name: t.clone(memory_format=torch.contiguous_format) for name, t in weights.items()})
     try:
         make_folder(path.parent)
         put(path, data)

@@ -18,8 +18,10 @@ from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import network
+from certus.networks.mobile import Mobile
 from certus.networks.sprint import Sprint
-from certus.optimisers import muon, sgd
+from certus.networks.weights import pretrained
+from certus.optimisers import adam, muon, sgd
 from certus.randomness import generator, seed_global, seed_of, untouched_generator
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
@@ -59,12 +61,15 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
     views = make_views(config, data)
     pool = torch.cat([parts.labelled, parts.unlabelled])
 
-    def sample() -> Tensor:
-        order = torch.randperm(len(pool), generator=generator(config.seed, "sample for networks"))
-        return data.normalised(data.train.images[pool[order[:SAMPLE]]])
+    def prepare(net: nn.Module) -> None:
+        if isinstance(net, Sprint):
+            order = torch.randperm(len(pool), generator=generator(config.seed, "sample for networks"))
+            net.prepare(data.normalised(data.train.images[pool[order[:SAMPLE]]]))
+        elif isinstance(net, Mobile):
+            net.adapt(*data.scale, brightest(data.train.images))
 
     context = BuildContext(
-        network=make_networks(config, data.shape, len(data.classes), make, sample),
+        network=make_networks(config, data.shape, len(data.classes), make, prepare),
         classes=len(data.classes),
         images=images,
         labels=labels,
@@ -120,11 +125,11 @@ def make_networks(
     shape: tuple[int, ...],
     classes: int,
     make: MakeNetwork | None = None,
-    sample: Callable[[], Tensor] | None = None,
+    prepare: Callable[[nn.Module], None] = lambda _: None,
 ) -> Networks:
-    """The run's networks, each with its own initialisation or from a pretraining run.
+    """The run's networks, each with its own initialisation, from weights learnt elsewhere, or from a pretraining run.
 
-    A network that starts from the images is given a sample of those that the run trains on.
+    `prepare` shows a network the images that the run trains on.
     """
     known = recipe(config.method)
     starts = [load_trunk(Path(start)) for start in config.init.split(",") if start]
@@ -135,8 +140,11 @@ def make_networks(
         seed_global(config.seed, "initialisation", i)
         width = max(1, round(scale * config.width))
         net = make() if make else network(config.network, shape, known.classes or classes, width, config.dropout)
-        if sample and isinstance(net, Sprint):
-            net.prepare(sample())
+        prepare(net)
+        if config.weights:
+            assert isinstance(net, Mobile)
+            net.load_state_dict(pretrained(config.network, config.weights, net), strict=False)
+            net.frozen = True
         if starts:
             set_trunk(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -144,9 +152,16 @@ def make_networks(
     return student
 
 
+def brightest(images: Tensor) -> float:
+    """The value of white: 255 of bytes, else the largest there is, and at least 1."""
+    return 255.0 if images.dtype == torch.uint8 else max(1.0, float(images.max()))
+
+
 def make_optimiser(config: Config, method: Method) -> torch.optim.Optimizer:
     if config.optimiser == "muon":
         return muon(method.students, config.learning_rate)
+    if config.optimiser == "adam":
+        return adam(method.students, config.learning_rate, config.weight_decay)
     parameters = [p for net in method.students for p in net.parameters()]
     return sgd(parameters, config.learning_rate, config.momentum, config.weight_decay)
 
