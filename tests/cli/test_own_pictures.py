@@ -15,6 +15,7 @@ from PIL import Image
 
 import certus
 from certus.cli.main import run
+from certus.data.decode import decode
 from certus.errors import CertusError, UsageError
 from certus.training.run_folder import RunFolder
 
@@ -74,6 +75,28 @@ def test_another_size_gives_another_run(trained: Path, photos: Path, tmp_path: P
     assert run(["train", "--data", str(photos), *QUICK, "--size", "12", "--out", str(tmp_path / "run")]) == 0
     about = [json.loads((folder / "model.json").read_text())["shape"] for folder in (trained, tmp_path / "run")]
     assert about == [[1, 16, 16], [1, 12, 12]]
+
+
+def test_predictions_fit_pictures_as_the_run_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos, rng = tmp_path / "photos", np.random.default_rng(0)
+    for i in range(24):
+        path = photos / ("a", "b", "unlabeled")[i % 3] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (12, 40, 3), dtype=np.uint8)).save(path)
+    answers = {}
+    for fit in ("crop", "pad"):
+        out = tmp_path / fit
+        words = ["--data", str(photos), *QUICK, "--size", "16", "--fit", fit, "--out", str(out)]
+        assert run(["train", *words]) == 0
+        assert f"{fit}ped to 16×16" in capsys.readouterr().err.replace("padded", "padped")
+        assert RunFolder(out).load_config().fit == fit
+        table = predicted(out, photos / "a", tmp_path / f"{fit}.csv", "--draws", "0", "--metric", "confidence")
+        images = np.stack([decode(path, 16, fit) for path in sorted((photos / "a").iterdir())])
+        p = certus.load(out).predict(images, draws=0).probabilities
+        assert np.allclose([float(row["confidence"]) for row in table], p.max(1), atol=1e-5)
+        assert run(["evaluate", str(out), "--json"]) == 0
+        answers[fit] = p
+    assert not np.allclose(answers["crop"], answers["pad"], atol=1e-3)
 
 
 def predicted(trained: Path, place: Path, out: Path, *words: str) -> list[dict[str, str]]:

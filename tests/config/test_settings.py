@@ -56,7 +56,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "precision": (TINY, "bf16"),
 }
 UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
-ELSEWHERE = {"options", "size", "init", "mirror"}  # test_contract, test_own_pictures, test_pretraining, test_mirror
+ELSEWHERE = {"options", "size", "fit", "init", "mirror"}  # test_contract, own_pictures (two), pretraining, mirror
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

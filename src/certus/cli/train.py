@@ -103,7 +103,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     config = resolve({**base, **options.settings, "options": {**inherited, **method_options}})
     if is_folder(config.data):
         with decoding_progress() as listen:
-            found = pictures(config.data, config.size, listen)
+            found = pictures(config.data, config.size, config.fit, listen)
         for line in found.summary():
             console.print(line, soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
@@ -114,7 +114,7 @@ def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
     at_least(0)("save_seconds", options.save_seconds)
     built = build(config)
     console.print(title(built), soft_wrap=True)
-    if is_folder(config.data) and (skipped := pictures(config.data, config.size).skipped):
+    if is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
         folder.path.mkdir(parents=True, exist_ok=True)
         put(folder.path / "skipped.txt", "".join(f"{file}\t{why}\n" for file, why in skipped))
     try:

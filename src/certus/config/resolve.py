@@ -74,6 +74,8 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle["labelled_view"] = f"with weak views of unlabelled images {method} sees labelled ones weakly too"
     if settings["optimiser"] == "muon":
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
+    if not is_folder(settings["data"]):
+        idle["fit"] = "it is for folders of pictures"
     return idle
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from certus.config.run_file import from_toml, missing, seal_in, seal_of, sealed
+from certus.data.fitting import FITS
 from certus.errors import CertusError, UsageError, unknown
 from certus.methods.options import at_least, between, one_of, typed
 from certus.networks.precision import PRECISIONS
@@ -29,6 +30,12 @@ class Config:
     data: str = setting(DATA, "digits", "the data set's name (`certus data` lists them), or a folder of pictures")
     data_dir: str = setting(DATA, "", "folder of the data sets' files; not given: $CERTUS_DATA or the user's cache")
     size: int = setting(DATA, 0, "resize your own pictures to this many pixels; 0: chosen from them", at_least(0))
+    fit: str = setting(
+        DATA,
+        "crop",
+        "how your own pictures become squares: crop (their middle), pad (with a margin) or stretch",
+        one_of(*FITS),
+    )
     method: str = setting(METHOD, "ft-ccl", "the method's name (`certus methods` lists them)")
     labels: int = setting(DATA, 20, "how many labels are used; 0: all", at_least(0))
     seed: int = setting(

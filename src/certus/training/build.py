@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +28,13 @@ from certus.views import Augmentation, Chain, Noise, weak
 from certus.views.distort import Distort
 from certus.views.randaugment import RandAugment
 
-SAMPLE = 2000  # training images that a network may look at before it learns
+SAMPLE, SAMPLE_PIXELS = 2000, 1 << 26  # training images that a network may look at before it learns, and their numbers
 MakeNetwork = Callable[[], nn.Module]
 
 
 def build(config: Config) -> Run:
     """The run of a config in which nothing is left to decide."""
-    return build_on(load(config.data, config.data_dir, config.size), config)
+    return build_on(load(config.data, config.data_dir, config.size, config.fit), config)
 
 
 def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reuse_labelled: bool = False) -> Run:
@@ -61,7 +62,8 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
 
     def sample() -> Tensor:
         order = torch.randperm(len(pool), generator=generator(config.seed, "sample for networks"))
-        return data.normalised(data.train.images[pool[order[:SAMPLE]]])
+        count = min(SAMPLE, SAMPLE_PIXELS // math.prod(data.shape))
+        return data.normalised(data.train.images[pool[order[:count]]])
 
     context = BuildContext(
         network=make_networks(config, data.shape, len(data.classes), make, sample),
