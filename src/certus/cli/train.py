@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certus.cli.flags import Flag, flag, many, spelled
+from certus.cli.flags import Flag, flag, flag_names, many, spelled, with_flags
 from certus.cli.progress import console, decoding_progress, run_progress
 from certus.cli.settings import config_flags, method_flags, option_flags
-from certus.config import Config, resolve
+from certus.config import Config, decide_mirroring, resolve
 from certus.config.settings import LENGTH
-from certus.data import is_folder, pictures
+from certus.data import is_folder, load, pictures
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.methods.options import at_least
@@ -106,6 +106,9 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
             found = pictures(config.data, config.size, config.fit, listen)
         for line in found.summary():
             console.print(line, soft_wrap=True)
+    config, verdict = decide_mirroring(config, load(config.data, config.data_dir, config.size, config.fit))
+    if verdict:
+        console.print(with_flags(str(verdict), flag_names(Options)), soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
 
 

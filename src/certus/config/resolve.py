@@ -17,14 +17,16 @@ from typing import Any
 import torch
 
 from certus.config.presets import DATA, FOLDER, recommended
-from certus.config.settings import Config, checked_types
+from certus.config.settings import Config, checked_types, undecided
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
-from certus.data.split import Split, split
+from certus.data.mirroring import Verdict, judge
+from certus.data.split import Split, corrupt, split
 from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import suitable, suitable_width
 from certus.networks.precision import decide_precision
+from certus.randomness import generator
 from certus.text import brief
 
 
@@ -94,8 +96,31 @@ def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: 
             raise UsageError(f"`{name}` would change nothing: {reason}. Leave it out.")
 
 
+def decide_mirroring(config: Config, data: Dataset) -> tuple[Config, Verdict | None]:
+    """With `flip` and `mirror` decided, by the labels that the run will see; and the verdict, if there was one."""
+    verdict = None
+    if undecided(config.flip):
+        verdict = judge_labelled(config, data) if len(data.shape) == 3 else Verdict(False, "vectors have no left side")
+        config = replace(config, flip=verdict.flip)
+    return (replace(config, mirror=config.flip) if undecided(config.mirror) else config), verdict
+
+
+def judge_labelled(config: Config, data: Dataset) -> Verdict:
+    parts = split_of(with_validation(config, data), data)
+    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    order = torch.randperm(len(parts.labelled), generator=generator(config.seed, "mirroring"))
+    return judge(data.train.images, labels, parts.labelled[order], data.classes)
+
+
+def with_validation(config: Config, data: Dataset) -> Config:
+    """With the number of validation images decided."""
+    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
+    return replace(config, validation=fifth if config.validation < 0 else config.validation)
+
+
 def decide(config: Config, data: Dataset) -> Config:
-    """With every `auto` decided: network, width, device, threads, paths, validation. Not the number of steps."""
+    """With every `auto` decided: network, width, device, threads, paths, validation, mirrored views. Not the number of
+    steps."""
     if config.device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"`device` must be auto, cpu or cuda, but is {config.device!r}.")
     if config.device == "cuda" and not torch.cuda.is_available():
@@ -103,14 +128,13 @@ def decide(config: Config, data: Dataset) -> Config:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
     own_momentum = config.optimiser == "muon"  # and no weight decay
-    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
+    config = with_validation(decide_mirroring(config, data)[0], data)
     return replace(
         config,
         data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
         data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
         init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
         size=data.shape[1] if is_folder(config.data) else 0,
-        validation=fifth if config.validation < 0 else config.validation,
         network=name,
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,

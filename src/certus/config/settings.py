@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -18,9 +18,10 @@ MOST_STEPS = 99_999_999  # names of checkpoints have eight digits
 DATA, METHOD, NETWORK, VIEWS, TRAINING, LENGTH, MACHINE = GROUPS
 
 
-def setting(group: str, default: Any, help: str, check: Any = None) -> Any:
-    """A setting: what it is about, its default, what it does, and which values it takes."""
-    return field(default=default, metadata={"group": group, "help": help, "check": check})
+def setting(group: str, default: Any, help: str, check: Any = None, auto: bool = False) -> Any:
+    """A setting: what it is about, its default, what it does, which values it takes, and whether auto is one of them
+    until the data decide."""
+    return field(default=default, metadata={"group": group, "help": help, "check": check, "auto": auto})
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ class Config:
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
-    flip: bool = setting(VIEWS, False, "mirror left to right at random")
+    flip: bool = setting(VIEWS, False, "mirror left to right at random; auto: if the labels allow it", auto=True)
     labelled_view: str = setting(
         VIEWS, "weak", "view of labelled images for the student: weak or strong", one_of("weak", "strong")
     )
-    mirror: bool = setting(VIEWS, False, "answer with the mean over each image and its mirror image")
+    mirror: bool = setting(
+        VIEWS, False, "answer with the mean over each image and its mirror image; auto: as flip", auto=True
+    )
     strong: str = setting(
         VIEWS,
         "randaugment",
@@ -128,6 +131,14 @@ class Config:
         return checked_types(given, f" in {path}")
 
 
+AUTO = "auto"
+OPEN = {f.name for f in fields(Config) if f.metadata.get("auto")}  # bools that may be auto until the data decide
+
+
+def undecided(value: object) -> bool:
+    return value == AUTO
+
+
 class Altered(CertusError):
     """A run's own file that was cut or edited."""
 
@@ -155,5 +166,5 @@ def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
             continue
         if name not in kinds:
             raise unknown(f"setting{where}", name, kinds)
-        checked[name] = typed(name, value, kinds[name], where)
+        checked[name] = AUTO if name in OPEN and undecided(value) else typed(name, value, kinds[name], where)
     return checked
