@@ -15,6 +15,7 @@ from PIL import Image
 
 import certus
 from certus.cli.main import run
+from certus.cli.train import class_line
 from certus.data.decode import decode
 from certus.errors import CertusError, UsageError
 from certus.training.run_folder import RunFolder
@@ -150,6 +151,17 @@ def test_other_files_by_their_ending(trained: Path, photos: Path, tmp_path: Path
     assert len(rows) == 5
     assert rows[0]["file"].endswith(".png")
     assert {row["rank"] for row in rows} == {1, 2, 3, 4, 5}
+
+
+def test_the_summary_names_the_worst_classes(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    errors = RunFolder(trained).load_result()["class_errors"]
+    assert list(errors) == [str(i) for i in range(10)]
+    assert run(["train", "--resume", str(trained)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "classes" in line)
+    worst = sorted(errors.values(), reverse=True)[:3]
+    assert line.startswith("Highest errors of the 10 classes: ")
+    assert [float(part.split()[-2]) for part in line.split(": ")[1].split(";")[0].split(",")] == pytest.approx(worst)
+    assert class_line({"cat": 10.0, "dog": 30.0}) == "Error by class: dog 30.0 %, cat 10.0 %; mean 20.00 %"
 
 
 def test_evaluate_tells_more_than_the_error(trained: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

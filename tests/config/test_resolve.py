@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -114,3 +115,23 @@ def test_vectors_are_not_mirrored_and_other_words_are_refused() -> None:
     assert complete(resolve({"data": "moons", "flip": "auto", "steps": 3})).flip is False
     with pytest.raises(UsageError, match="`flip` must be of type bool, but is 'sometimes'"):
         resolve({"flip": "sometimes"})
+
+
+@pytest.mark.parametrize(("counts", "expected"), [((30, 9), "batches"), ((30, 10), "none"), ((9, 30), "batches")])
+def test_uneven_labels_are_balanced(counts: tuple[int, int], expected: str) -> None:
+    labels = torch.cat([torch.zeros(counts[0]), torch.ones(counts[1]), torch.full((50,), -1)]).long()
+    images = torch.zeros(len(labels), 1, 8, 8, dtype=torch.uint8)
+    data = Dataset("made up", ("a", "b"), Part(images, labels), Part(images[:0], labels[:0]))
+    given = {"data": "the images given", "labels": 0, "validation": 0}
+    assert decide(resolve(given | {"balance": "auto"}), data).balance == expected
+    assert decide(resolve(given), data).balance == "none"
+    assert decide(resolve(given | {"balance": "logits"}), data).balance == "logits"
+
+
+def test_a_folder_is_balanced_by_its_labels_and_pretraining_has_none(tmp_path: Path) -> None:
+    assert resolve({"data": str(tmp_path)}).balance == "auto"
+    assert resolve({"data": str(tmp_path), "method": "rotation"}).balance == "none"
+    with pytest.raises(UsageError, match="`balance` would change nothing: rotation has no labels"):
+        resolve({"data": str(tmp_path), "method": "rotation", "balance": "batches"})
+    with pytest.raises(UsageError, match="`fit` would change nothing: it is for folders of pictures"):
+        resolve({"data": "digits", "fit": "pad"})

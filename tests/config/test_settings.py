@@ -33,6 +33,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "validation": (TINY, 100),
     "unlabelled": (TINY, 30),
     "balanced": (TINY | {"labels": 20}, False),
+    "balance": (TINY | {"labels": 20}, "batches"),
     "label_noise": (TINY | {"labels": 20}, 0.5),
     "network": (TINY_DIGITS, "mlp"),
     "width": (TINY, 9),

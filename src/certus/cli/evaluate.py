@@ -133,9 +133,7 @@ def measures(predictions: Sequence[Prediction], test: Part) -> dict[str, list[fl
 
 def class_means(predictions: Sequence[Prediction], test: Part, classes: tuple[str, ...]) -> dict[str, float]:
     """The error of each class that has test images, as the mean over the networks."""
-    each = [scores.class_errors(torch.from_numpy(p.probabilities), test.labels) for p in predictions]
-    columns = zip(classes, zip(*each, strict=True), strict=True)
-    return {name: fmean(e for e in es if e is not None) for name, es in columns if es[0] is not None}
+    return scores.mean_class_errors([torch.from_numpy(p.probabilities) for p in predictions], test.labels, classes)
 
 
 def coverage(predictions: Sequence[Prediction], test: Part, metric: str) -> dict[str, Any]:

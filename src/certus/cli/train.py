@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from certus.cli.flags import Flag, flag, flag_names, many, spelled, with_flags
@@ -26,6 +27,7 @@ from certus.training.run_folder import RunFolder
 from certus.writing import put
 
 FILES = "files"
+WORST = 3  # classes that are named
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,13 @@ def title(run: Run) -> str:
     warm = f", the first {run.warm_steps:,} on labels alone" if run.warm_steps else ""
     if run.warm_steps == config.steps:
         warm = ", all on labels alone, because the run is too short to gain from unlabelled images"
+    balance = {"batches": ", each class drawn equally often", "logits": ", loss adjusted to uneven classes"}
     cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
         f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed "
         f"{config.seed}\n"
-        f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}"
+        f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}{balance.get(config.balance, '')}"
     )
 
 
@@ -160,5 +163,16 @@ def show_result(result: Mapping[str, Any], folder: RunFolder, as_json: bool) -> 
         print(f"Test error {result['test_error']:.2f} %{detail}{how}")
     elif result["validation_error"] is not None:
         print(f"Validation error {result['validation_error']:.2f} % (there are no test images){how}")
+    if by_class := result.get("class_errors"):
+        print(class_line(by_class))
     print(f"Run: {folder.path}")
     return 0
+
+
+def class_line(errors: Mapping[str, float]) -> str:
+    """The error of each class; of many classes, of the three worst."""
+    worst = sorted(errors, key=lambda name: -errors[name])[:WORST]
+    which = "Error by class" if len(errors) <= WORST else f"Highest errors of the {len(errors)} classes"
+    return (
+        f"{which}: {', '.join(f'{name} {errors[name]:.1f} %' for name in worst)}; mean {fmean(errors.values()):.2f} %"
+    )

@@ -23,11 +23,13 @@ from certus.data.batches import steps_per_pass
 from certus.data.mirroring import Verdict, judge
 from certus.data.split import Split, corrupt, split
 from certus.errors import UsageError
-from certus.methods import recipe
+from certus.methods import PRETRAINING, recipe
 from certus.networks import suitable, suitable_width
 from certus.networks.precision import decide_precision
 from certus.randomness import generator
 from certus.text import brief
+
+UNEVEN, UNEVEN_RATIO = "batches", 3  # what is done where a class has so many times the labels of another
 
 
 def resolve(given: Mapping[str, Any]) -> Config:
@@ -78,6 +80,8 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     if not is_folder(settings["data"]):
         idle["fit"] = "it is for folders of pictures"
+    if method in PRETRAINING:
+        idle["balance"] = f"{method} has no labels"
     return idle
 
 
@@ -112,6 +116,14 @@ def judge_labelled(config: Config, data: Dataset) -> Verdict:
     return judge(data.train.images, labels, parts.labelled[order], data.classes)
 
 
+def decide_balance(config: Config, data: Dataset) -> Config:
+    """With `balance` decided: by how uneven the labels are that the run will see."""
+    if config.balance != "auto":
+        return config
+    counts = data.train.labels[split_of(config, data).labelled].bincount(minlength=len(data.classes))
+    return replace(config, balance=UNEVEN if counts.max() > UNEVEN_RATIO * counts.min() else "none")
+
+
 def with_validation(config: Config, data: Dataset) -> Config:
     """With the number of validation images decided."""
     fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
@@ -128,7 +140,7 @@ def decide(config: Config, data: Dataset) -> Config:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
     own_momentum = config.optimiser == "muon"  # and no weight decay
-    config = with_validation(decide_mirroring(config, data)[0], data)
+    config = decide_balance(with_validation(decide_mirroring(config, data)[0], data), data)
     return replace(
         config,
         data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,

@@ -50,6 +50,13 @@ class Config:
     )
     unlabelled: int = setting(DATA, 0, "how many unlabelled images are used; 0: all", at_least(0))
     balanced: bool = setting(DATA, True, "the same number of labels for every class; off: drawn at random")
+    balance: str = setting(
+        TRAINING,
+        "none",
+        "against uneven classes: batches (each class is drawn equally often), logits (adjusted in the loss) or none; "
+        "auto: batches if a class has over three times the labels of another",
+        one_of("auto", "none", "batches", "logits"),
+    )
     label_noise: float = setting(DATA, 0.0, "replace this fraction of the labels by random ones", between(0, 1))
 
     network: str = setting(NETWORK, "auto", "the network; auto: the one that fits the images")

@@ -57,6 +57,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         parts = replace(parts, unlabelled=parts.labelled)
     labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
     images, labels = data.train.images.to(config.device), labels.to(config.device)
+    seen = labels[parts.labelled.to(config.device)]
     views = make_views(config, data)
     pool = torch.cat([parts.labelled, parts.unlabelled])
 
@@ -96,6 +97,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             parts.unlabelled,
             (config.labelled_batch, config.unlabelled_batch),
             seed_of(config.seed, "batches"),
+            seen.cpu() if config.balance == "batches" else None,
         ),
         views=views,
         method=method,
@@ -103,7 +105,14 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         images=images,
         labels=labels,
         validation=data.validation if data.validation and not len(held_out) else held_out,
+        prior=log_frequencies(seen, len(data.classes)) if config.balance == "logits" else None,
     )
+
+
+def log_frequencies(labels: Tensor, classes: int) -> Tensor:
+    """(C,) of each class among these labels; a class that noise has removed counts as one label."""
+    counts = labels.bincount(minlength=classes).clamp(min=1)
+    return (counts / counts.sum()).log()
 
 
 def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:
