@@ -233,3 +233,20 @@ def test_the_rank_by_confidence_puts_the_most_confident_first(trained: Path, pho
     assert [float(row["confidence"]) for row in by_rank] == sorted((float(r["confidence"]) for r in rows), reverse=True)
     by_votes = predicted(trained, photos / "test", tmp_path / "p.csv", "--metric", "pr")
     assert sorted(int(row["rank"]) for row in by_votes) == list(range(1, len(rows) + 1))
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_one_label_per_class_is_enough(each: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos, rng = tmp_path / "photos", np.random.default_rng(0)
+    for i in range(2 * each + 20):
+        path = photos / ("ab"[i % 2] if i < 2 * each else "unlabeled") / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
+    assert run(["train", "--data", str(photos), *QUICK, "--size", "16", "--out", str(tmp_path / "run")]) == 0
+    said, result = capsys.readouterr().err, RunFolder(tmp_path / "run").load_result()
+    assert f"all {2 * each} are used for training, so this run measures no error" in said
+    assert ("A quick linear model" in said) == (each > 1)
+    assert (result["validation_error"], result["test_error"], result["class_errors"]) == (None, None, {})
+    assert RunFolder(tmp_path / "run").load_config().validation == 0
+    assert run(["train", "--resume", str(tmp_path / "run")]) == 0
+    assert "No error was measured" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certus.config import decide, decide_mirroring, resolve, split_of, steps_per_epoch
+from certus.config import decide, decide_mirroring, estimate_by_folds, resolve, split_of, steps_per_epoch
 from certus.data import Dataset, Part, load
 from certus.data.mirroring import Verdict
 from certus.errors import UsageError
@@ -135,3 +136,24 @@ def test_a_folder_is_balanced_by_its_labels_and_pretraining_has_none(tmp_path: P
         resolve({"data": str(tmp_path), "method": "rotation", "balance": "batches"})
     with pytest.raises(UsageError, match="`fit` would change nothing: it is for folders of pictures"):
         resolve({"data": "digits", "fit": "pad"})
+
+
+@pytest.mark.parametrize(
+    ("labelled", "expected"),
+    [(2, 0), (9, 0), (10, 2), (11, 2), (50, 10), (12_000, 2_000)],
+)
+def test_a_fifth_of_the_labels_is_held_out_unless_they_are_few(labelled: int, expected: int) -> None:
+    data = pictures(labelled, 30)
+    config = resolve({"data": "the images given", "labels": 0, "validation": -1})
+    assert decide(config, data).validation == expected
+    assert decide(resolve({"data": "the images given", "labels": 0, "validation": 0}), data).validation == 0
+    assert len(split_of(decide(config, data), data).labelled) == labelled - expected
+    assert (estimate_by_folds(config, data) is None) == bool(expected)
+
+
+def test_no_estimate_by_folds_where_the_data_or_the_user_bring_validation() -> None:
+    data = pictures(4, 30)
+    config = resolve({"data": "the images given", "labels": 0, "validation": -1})
+    assert estimate_by_folds(config, data) is not None
+    assert estimate_by_folds(replace(config, validation=2), data) is None
+    assert estimate_by_folds(config, replace(data, validation=data.train)) is None

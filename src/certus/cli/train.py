@@ -13,7 +13,7 @@ from typing import Any
 from certus.cli.flags import Flag, flag, flag_names, many, spelled, with_flags
 from certus.cli.progress import console, decoding_progress, run_progress
 from certus.cli.settings import config_flags, method_flags, option_flags
-from certus.config import Config, decide_mirroring, resolve
+from certus.config import Config, decide_mirroring, estimate_by_folds, resolve
 from certus.config.settings import LENGTH
 from certus.data import is_folder, load, pictures
 from certus.errors import Interrupted, UsageError
@@ -108,9 +108,11 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
             found = pictures(config.data, config.size, config.fit, listen)
         for line in found.summary():
             console.print(line, soft_wrap=True)
-    config, verdict = decide_mirroring(config, load(config.data, config.data_dir, config.size, config.fit))
-    if verdict:
-        console.print(with_flags(str(verdict), flag_names(Options)), soft_wrap=True)
+    data = load(config.data, config.data_dir, config.size, config.fit)
+    config, verdict = decide_mirroring(config, data)
+    estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
+    for found in filter(None, (verdict, estimate)):
+        console.print(with_flags(str(found), flag_names(Options)), soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
 
 
@@ -163,6 +165,8 @@ def show_result(result: Mapping[str, Any], folder: RunFolder, as_json: bool) -> 
         print(f"Test error {result['test_error']:.2f} %{detail}{how}")
     elif result["validation_error"] is not None:
         print(f"Validation error {result['validation_error']:.2f} % (there are no test images){how}")
+    else:
+        print("No error was measured, because there are no test and no validation images.")
     if by_class := result.get("class_errors"):
         print(class_line(by_class))
     print(f"Run: {folder.path}")

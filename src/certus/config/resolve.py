@@ -20,6 +20,7 @@ from certus.config.presets import DATA, FOLDER, recommended
 from certus.config.settings import Config, checked_types, undecided
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
+from certus.data.folds import FEW, estimate
 from certus.data.mirroring import Verdict, judge
 from certus.data.split import Split, corrupt, split
 from certus.errors import UsageError
@@ -29,6 +30,7 @@ from certus.networks.precision import decide_precision
 from certus.randomness import generator
 from certus.text import brief
 
+MOST_VALIDATION = 2000  # images that are held out without being asked for; they are copied into memory
 UNEVEN, UNEVEN_RATIO = "batches", 3  # what is done where a class has so many times the labels of another
 
 
@@ -125,9 +127,20 @@ def decide_balance(config: Config, data: Dataset) -> Config:
 
 
 def with_validation(config: Config, data: Dataset) -> Config:
-    """With the number of validation images decided."""
-    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
-    return replace(config, validation=fifth if config.validation < 0 else config.validation)
+    """With the number of validation images decided: a fifth of the labels, but none of few labels."""
+    if config.validation >= 0:
+        return config
+    labels = config.labels or int((data.train.labels >= 0).sum())
+    few = labels < FEW * len(data.classes)
+    return replace(config, validation=0 if data.validation or few else min(labels // 5, MOST_VALIDATION))
+
+
+def estimate_by_folds(config: Config, data: Dataset) -> str | None:
+    """Where the labels are too few for validation: a sentence about the error. Otherwise None."""
+    if config.validation >= 0 or data.validation or len(data.shape) != 3 or with_validation(config, data).validation:
+        return None
+    parts = split_of(with_validation(config, data), data)
+    return estimate(data.train.images, parts.visible(data.train.labels), parts.labelled)
 
 
 def decide(config: Config, data: Dataset) -> Config:

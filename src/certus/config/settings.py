@@ -45,7 +45,8 @@ class Config:
     validation: int = setting(
         DATA,
         200,
-        "extra labelled images for the validation error, never trained on; −1: a fifth of the labels",
+        "extra labelled images for the validation error, never trained on; −1: a fifth of the labels, or none if "
+        "they are fewer than five per class",
         at_least(-1),
     )
     unlabelled: int = setting(DATA, 0, "how many unlabelled images are used; 0: all", at_least(0))
