@@ -111,8 +111,8 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     data = load(config.data, config.data_dir, config.size, config.fit)
     config, verdict = decide_mirroring(config, data)
     estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
-    for found in filter(None, (verdict, estimate)):
-        console.print(with_flags(str(found), flag_names(Options)), soft_wrap=True)
+    for remark in filter(None, (verdict, estimate)):
+        console.print(with_flags(str(remark), flag_names(Options)), soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
 
 
