@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 import certus
 from certus.cli.main import run as command_line
+from certus.data import load
 from certus.errors import CertusError, Interrupted, UsageError
 from certus.networks.precision import probe
 
@@ -137,3 +138,14 @@ def test_compare_says_which_run_failed() -> None:
     settings = {"learning_rate": 1000.0, "weight_decay": 1000.0, "width": 2, "labels": 6}
     with pytest.raises(CertusError, match=r"2 of 2 runs failed. supervised-seed0: The loss became"):
         certus.compare("moons", ["supervised", "pi"], seeds=1, epochs=2, workers=1, out="runs", **settings)
+
+
+def test_a_loaded_model_rescales_floats_from_0_to_1() -> None:
+    certus.train("digits", method="supervised", steps=3, out="run", **SHORT)
+    model, images = certus.load("run"), load("digits").test.images[:20]
+    expected = model.predict(images, draws=0).probabilities
+    with pytest.warns(UserWarning, match="they are multiplied by 255"):
+        found = model.predict(images.numpy() / 255, draws=0).probabilities
+    assert np.allclose(found, expected, atol=1e-4)
+    with pytest.raises(UsageError, match="bring them to that scale"):
+        model.predict(images.numpy() / 127.5 - 1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -143,3 +145,64 @@ def test_a_network_without_dropout_is_refused_where_certainty_is_measured() -> N
 def test_one_class_is_refused() -> None:
     with pytest.raises(ValueError, match="one class"):
         Classifier(steps=1).fit(np.zeros((4, 2)), np.array([1, 1, -1, -1]))
+
+
+def pictures_of(kind: str, n: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Colour images of 16×16 pixels, bright on the left or on the right, as bytes or as floats 0…1."""
+    rng = np.random.default_rng(0)
+    y = np.resize([0, 1], n)
+    X = rng.integers(0, 120, (n, 16, 16, 3))
+    X[y == 0, :, :8] += 135
+    X[y == 1, :, 8:] += 135
+    return (X / 255 if kind == "floats" else X.astype(np.uint8)), y
+
+
+QUICK = {
+    "network": "cnn13-small",
+    "steps": 15,
+    "settings": {"width": 8, "translate": 0, "labelled_batch": 8, "unlabelled_batch": 8, "threads": 1},
+}
+
+
+@pytest.mark.parametrize("mark", [None, "", -1, np.nan])
+def test_text_labels_with_a_mark_for_unlabelled(mark: object) -> None:
+    X, y, seen = moons()
+    names = np.array(["left", "right"], dtype=object)[y]
+    names[seen == -1] = mark
+    numbered, named = (Classifier(steps=5).fit(X, labels) for labels in (seen, names))
+    assert named.classes_.tolist() == ["left", "right"]
+    assert np.array_equal(named.predict_proba(X), numbered.predict_proba(X))
+    assert set(named.predict(X)) == {"left", "right"}
+    assert np.array_equal(Classifier(steps=5).fit(X, names.tolist()).predict(X), named.predict(X))
+
+
+def test_no_label_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="no label at all"):
+        Classifier(steps=1).fit(np.zeros((4, 2)), [None, "", -1, np.nan])
+
+
+def test_channels_first_or_last_give_the_same_answers() -> None:
+    X, y = pictures_of("bytes")
+    turned = np.moveaxis(X, 3, 1)
+    last, first = (Classifier("supervised", **QUICK).fit(x, y) for x in (X, turned))
+    assert last.model_.shape == first.model_.shape == (3, 16, 16)
+    for x in (X, turned):
+        assert np.array_equal(last.predict_proba(x), first.predict_proba(X))
+
+
+@pytest.mark.parametrize(("trained", "asked"), [("bytes", "floats"), ("floats", "bytes")])
+def test_bytes_and_floats_from_0_to_1_have_the_same_answers(trained: str, asked: str) -> None:
+    X, y = pictures_of(trained)
+    classifier = Classifier("supervised", **QUICK).fit(X, y)
+    assert classifier.score(X, y) > 0.9
+    for again in (classifier, pickle.loads(pickle.dumps(classifier))):
+        with pytest.warns(UserWarning, match="and the model was trained on 0 to"):
+            p = again.predict_proba(pictures_of(asked)[0])
+        assert np.allclose(p, classifier.predict_proba(X), atol=1e-4)
+
+
+def test_pixels_whose_scale_cannot_be_known_are_refused() -> None:
+    X, y = pictures_of("floats")
+    classifier = Classifier("supervised", **QUICK).fit(X, y)
+    with pytest.raises(UsageError, match=r"pixels are from -1 to .*, but the model was trained on pixels from 0 to"):
+        classifier.predict(X * 2 - 1)

@@ -71,7 +71,7 @@ def train(
     >>> import certus
     >>> model = certus.train("digits", labels=20, steps=60, out="my-run")
     >>> sorted(model.result)[:3]
-    ['bytes', 'data', 'labels']
+    ['bytes', 'class_errors', 'data']
     >>> import numpy as np
     >>> prediction = model.predict(np.zeros((2, 8, 8), np.uint8))
     >>> prediction.probabilities.shape, sorted(prediction.rank().tolist())

@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 from torch import nn
 
 from certus.config import resolve
 from certus.config.presets import IMAGES, VECTORS
+from certus.data.arrays import Pixels, as_column, channels_first, check_rank, known_labels
 from certus.data.dataset import Dataset, Part
 from certus.model import Model, Prediction
 from certus.randomness import untouched_generator
@@ -95,21 +96,22 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array
-            Vectors (n, d) or images (n, h, w) or (n, h, w, c), uint8 or float.
+            Vectors (n, d) or images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or float.
         y : array of shape (n,)
-            Labels; -1 means unlabelled. Without unlabelled rows, the labelled rows are used in their place.
+            Labels, numbers or text. Unlabelled rows have -1 or NaN; beside text None, "" or -1. Without unlabelled
+            rows, the labelled rows are used in their place.
 
         Returns
         -------
         Classifier
             Itself.
         """
-        X, y = self._checked(X, y, fit=True)
-        known = y != -1 if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
-        self.classes_, index = np.unique(y[known], return_inverse=True)
+        X, known, given = self._checked(X, y)
+        self.classes_, index = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"Classifier needs labels of two classes or more, but y has one class: {self.classes_}")
-        labels = np.full(len(y), -1, dtype=np.int64)
+            found = f"one class: {self.classes_}" if len(self.classes_) else "no label at all"
+            raise ValueError(f"Classifier needs labels of two classes or more, but y has {found}")
+        labels = np.full(len(known), -1, dtype=np.int64)
         labels[known] = index
         images = as_images(X)
         empty = Part(images[:0], torch.empty(0, dtype=torch.int64))
@@ -138,7 +140,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             run = build_on(data, complete_on(data, resolve(given), make=make), make, reuse_labelled=True)
             fit(run)
         mean, std = data.scale
-        return Model(run.method.answers, data.classes, data.shape, mean, std, mirror=run.config.mirror)
+        pixels = Pixels.of(data.train.images)
+        return Model(run.method.answers, data.classes, data.shape, mean, std, mirror=run.config.mirror, pixels=pixels)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """The probability of each class, of shape (n, n_classes)."""
@@ -159,17 +162,18 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._answer(X, self.draws).uncertainty[metric]
 
     def _answer(self, X: Any, draws: int) -> Prediction:
-        X, _ = self._checked(X)
-        return self.model_.predict(as_images(X), draws, int(self.random_state or 0))
+        image = len(self.model_.shape) == 3
+        X = check_array(X, **checks(X)) if image else validate_data(self, X, reset=False, **checks(X))
+        return self.model_.predict(X, draws, int(self.random_state or 0))
 
-    def _checked(self, X: Any, y: Any = None, fit: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
-        """scikit-learn's own checks; images keep their shape."""
-        checks: dict[str, Any] = {"allow_nd": True, "dtype": None if np.asarray(X).dtype == np.uint8 else np.float32}
-        if not fit:
-            return validate_data(self, X, reset=False, **checks), np.empty(0)
-        X, y = validate_data(self, X, y, **checks)
-        check_classification_targets(y)
-        return X, np.asarray(y)
+    def _checked(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[Any]]:
+        """After scikit-learn's own checks: the inputs, which rows have a label, and their labels."""
+        if y is None:
+            validate_data(self, X, y, **checks(X))  # raises
+        known, labels = known_labels(column_or_1d(as_column(y), warn=True))
+        X, _ = validate_data(self, X, known, **checks(X))
+        check_classification_targets(labels)
+        return X, known, labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -178,10 +182,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def checks(X: Any) -> dict[str, Any]:
+    """What scikit-learn is asked to check: images keep their shape, and bytes stay bytes."""
+    return {"allow_nd": True, "dtype": None if np.asarray(X).dtype == np.uint8 else np.float32}
+
+
 def as_images(X: NDArray[Any]) -> torch.Tensor:
-    """(n, d) as float vectors, (n, h, w[, c]) as (n, c, h, w)."""
+    """Vectors (n, d) as floats, images as (n, c, h, w)."""
+    check_rank(X.shape)
     x = torch.from_numpy(np.require(X, requirements=["C", "W"]))
-    if x.dim() == 2:
-        return x.float()
-    x = x[:, None] if x.dim() == 3 else x.permute(0, 3, 1, 2).contiguous()
+    x = channels_first(x) if x.dim() > 2 else x.float()
     return x if x.dtype == torch.uint8 else x.float()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from certus.certainty.metrics import rank, unconfidence
 from certus.core.build_context import BuildContext
+from certus.data.arrays import Pixels
 from certus.errors import CertusError, UsageError
 from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
@@ -80,6 +81,8 @@ class Model:
         Where the run is saved.
     mirror : bool
         Whether it answers with the mean over each image and its mirror image.
+    pixels : Pixels
+        The range of the pixels that it was trained on. Data sets and folders have bytes, 0 to 255.
     """
 
     nets: tuple[nn.Module, ...]
@@ -90,6 +93,7 @@ class Model:
     result: Mapping[str, Any] | None = None
     folder: Path | None = None
     mirror: bool = False
+    pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
 
     def normalised(self, images: Tensor) -> Tensor:
         return (images.float() - self.mean.to(images.device)) / self.std.to(images.device)
@@ -100,7 +104,9 @@ class Model:
         Parameters
         ----------
         images : array or tensor
-            Images of shape (N, H, W), (N, H, W, C) or (N, C, H, W), uint8 as in training; or vectors (N, D).
+            Images of shape (N, H, W), (N, H, W, C) or (N, C, H, W), or vectors (N, D). A model that was trained on
+            bytes multiplies floats from 0 to 1 by 255, with a warning, and the other way round. It refuses pixels
+            whose scale cannot be known.
         draws : int
             How many Monte-Carlo draws the uncertainty is computed from; 0 gives `confidence` alone.
         seed : int
@@ -111,7 +117,8 @@ class Model:
         Prediction
         """
         with untouched_generator():
-            return self.answer(as_stored(images, self.shape), draws, seed)
+            stored = as_stored(images, self.shape)
+            return self.answer(self.pixels.rescaled(stored) if len(self.shape) == 3 else stored, draws, seed)
 
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""

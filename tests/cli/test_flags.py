@@ -146,3 +146,17 @@ def test_settings_can_be_left_out_and_stand_by_group() -> None:
     assert "data" not in names
     groups = [f.group for f in config_flags()]
     assert len(list(dict.fromkeys(groups))) == sum(a != b for a, b in zip(groups, [None, *groups[:-1]], strict=True))
+
+
+def test_a_switch_that_may_be_auto() -> None:
+    kind = module("train").Options
+    for words, expected in (
+        ("--flip auto", "auto"),
+        ("--flip=auto", "auto"),
+        ("--flip", True),
+        ("--no-flip", False),
+        ("--flip auto --mirror", "auto"),
+    ):
+        assert parse("train", kind, [*words.split(), "--data", "auto"]).settings["flip"] == expected
+    with pytest.raises(UsageError, match="does not understand 'auto'"):
+        parse("train", kind, ["--balanced", "auto"])

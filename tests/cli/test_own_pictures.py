@@ -15,6 +15,8 @@ from PIL import Image
 
 import certus
 from certus.cli.main import run
+from certus.cli.train import class_line
+from certus.data.decode import decode
 from certus.errors import CertusError, UsageError
 from certus.training.run_folder import RunFolder
 
@@ -76,6 +78,28 @@ def test_another_size_gives_another_run(trained: Path, photos: Path, tmp_path: P
     assert about == [[1, 16, 16], [1, 12, 12]]
 
 
+def test_predictions_fit_pictures_as_the_run_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos, rng = tmp_path / "photos", np.random.default_rng(0)
+    for i in range(24):
+        path = photos / ("a", "b", "unlabeled")[i % 3] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (12, 40, 3), dtype=np.uint8)).save(path)
+    answers = {}
+    for fit in ("crop", "pad"):
+        out = tmp_path / fit
+        words = ["--data", str(photos), *QUICK, "--size", "16", "--fit", fit, "--out", str(out)]
+        assert run(["train", *words]) == 0
+        assert f"{fit}ped to 16×16" in capsys.readouterr().err.replace("padded", "padped")
+        assert RunFolder(out).load_config().fit == fit
+        table = predicted(out, photos / "a", tmp_path / f"{fit}.csv", "--draws", "0", "--metric", "confidence")
+        images = np.stack([decode(path, 16, fit) for path in sorted((photos / "a").iterdir())])
+        p = certus.load(out).predict(images, draws=0).probabilities
+        assert np.allclose([float(row["confidence"]) for row in table], p.max(1), atol=1e-5)
+        assert run(["evaluate", str(out), "--json"]) == 0
+        answers[fit] = p
+    assert not np.allclose(answers["crop"], answers["pad"], atol=1e-3)
+
+
 def predicted(trained: Path, place: Path, out: Path, *words: str) -> list[dict[str, str]]:
     assert run(["predict", str(trained), str(place), "--out", str(out), *words]) == 0
     with out.open() as f:
@@ -109,7 +133,7 @@ def test_the_command_and_python_agree(trained: Path, photos: Path, tmp_path: Pat
     )
     model = certus.load(trained)
     with Image.open(row["file"]) as image:
-        pixels = np.asarray(image.convert("L").resize((16, 16), Image.Resampling.LANCZOS))
+        pixels = np.asarray(image.convert("L").resize((16, 16), Image.Resampling.BICUBIC))
     said = model.predict(pixels[None])
     assert said.names == [row["label"]]
     assert said.probabilities.max() == pytest.approx(float(row["confidence"]), abs=0.08)
@@ -127,6 +151,17 @@ def test_other_files_by_their_ending(trained: Path, photos: Path, tmp_path: Path
     assert len(rows) == 5
     assert rows[0]["file"].endswith(".png")
     assert {row["rank"] for row in rows} == {1, 2, 3, 4, 5}
+
+
+def test_the_summary_names_the_worst_classes(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    errors = RunFolder(trained).load_result()["class_errors"]
+    assert list(errors) == [str(i) for i in range(10)]
+    assert run(["train", "--resume", str(trained)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "classes" in line)
+    worst = sorted(errors.values(), reverse=True)[:3]
+    assert line.startswith("Highest errors of the 10 classes: ")
+    assert [float(part.split()[-2]) for part in line.split(": ")[1].split(";")[0].split(",")] == pytest.approx(worst)
+    assert class_line({"cat": 10.0, "dog": 30.0}) == "Error by class: dog 30.0 %, cat 10.0 %; mean 20.00 %"
 
 
 def test_evaluate_tells_more_than_the_error(trained: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,3 +233,20 @@ def test_the_rank_by_confidence_puts_the_most_confident_first(trained: Path, pho
     assert [float(row["confidence"]) for row in by_rank] == sorted((float(r["confidence"]) for r in rows), reverse=True)
     by_votes = predicted(trained, photos / "test", tmp_path / "p.csv", "--metric", "pr")
     assert sorted(int(row["rank"]) for row in by_votes) == list(range(1, len(rows) + 1))
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_one_label_per_class_is_enough(each: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos, rng = tmp_path / "photos", np.random.default_rng(0)
+    for i in range(2 * each + 20):
+        path = photos / ("ab"[i % 2] if i < 2 * each else "unlabeled") / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
+    assert run(["train", "--data", str(photos), *QUICK, "--size", "16", "--out", str(tmp_path / "run")]) == 0
+    said, result = capsys.readouterr().err, RunFolder(tmp_path / "run").load_result()
+    assert f"all {2 * each} are used for training, so this run measures no error" in said
+    assert ("A quick linear model" in said) == (each > 1)
+    assert (result["validation_error"], result["test_error"], result["class_errors"]) == (None, None, {})
+    assert RunFolder(tmp_path / "run").load_config().validation == 0
+    assert run(["train", "--resume", str(tmp_path / "run")]) == 0
+    assert "No error was measured" in capsys.readouterr().out

@@ -33,6 +33,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "validation": (TINY, 100),
     "unlabelled": (TINY, 30),
     "balanced": (TINY | {"labels": 20}, False),
+    "balance": (TINY | {"labels": 20}, "batches"),
     "label_noise": (TINY | {"labels": 20}, 0.5),
     "network": (TINY_DIGITS, "mlp"),
     "width": (TINY, 9),
@@ -56,7 +57,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "precision": (TINY, "bf16"),
 }
 UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
-ELSEWHERE = {"options", "size", "init", "mirror"}  # test_contract, test_own_pictures, test_pretraining, test_mirror
+ELSEWHERE = {"options", "size", "fit", "init", "mirror"}  # test_contract, own_pictures (two), pretraining, mirror
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

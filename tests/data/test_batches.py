@@ -125,3 +125,30 @@ def test_parts_smaller_than_their_share_of_a_batch_are_repeated_evenly():
     indices = Batches(torch.tensor([7, 8]), torch.tensor([9]), (5, 3), seed=0)(0).tolist()
     assert sorted(Counter(indices[:5]).values()) == [2, 3]
     assert indices[5:] == [9, 9, 9]
+
+
+LABELS = torch.tensor([0, 0, 0, 0, 2, 1])  # of LABELLED
+
+
+@given(st.integers(1, 9), st.integers(1, 12), seeds)
+def test_balanced_batches_have_every_class_equally_often(size, steps, seed):
+    batches = Batches(LABELLED, UNLABELLED, (size, 3), seed, LABELS)
+    for warm in (False, True):
+        taken = [batches.warm(i) if warm else batches(i, "labelled") for i in range(steps)]
+        counts = LABELS[torch.cat(taken) - 100].bincount(minlength=3)
+        assert counts.sum() == steps * (size + 3 if warm else size)
+        assert counts.max() - counts.min() <= 1
+
+
+def test_within_a_class_balanced_batches_are_a_stream():
+    taken = torch.cat([Batches(LABELLED, UNLABELLED, (6, 3), 0, LABELS)(step, "labelled") for step in range(4)])
+    of_first = taken[LABELS[taken - 100] == 0]
+    assert sorted(of_first[:4].tolist()) == sorted(of_first[4:].tolist()) == [100, 101, 102, 103]
+    assert len({tuple(Batches(LABELLED, UNLABELLED, (6, 3), s, LABELS)(0, "labelled").tolist()) for s in range(9)}) > 3
+
+
+def test_a_balanced_step_can_be_read_directly_and_its_unlabelled_images_are_the_same():
+    batches, plain = Batches(LABELLED, UNLABELLED, (4, 3), 0, LABELS), Batches(LABELLED, UNLABELLED, (4, 3), 0)
+    in_order = [batches(step).tolist() for step in range(7)]
+    assert Batches(LABELLED, UNLABELLED, (4, 3), 0, LABELS)(6).tolist() == in_order[6]
+    assert [plain(step)[4:].tolist() for step in range(7)] == [taken[4:] for taken in in_order]

@@ -70,12 +70,12 @@ def names(root: Path) -> list[str]:
     return sorted(str(p.relative_to(root)) for p in root.rglob("*.png"))
 
 
-def load(root: Path, folder: Path, size: int = SIZE) -> Found:
+def load(root: Path, folder: Path, size: int = SIZE, fit: str = "crop") -> Found:
     """Load, and compare every picture with its own file."""
-    found = decoded(root, names(root), size, folder, lambda *_: None)
+    found = decoded(root, names(root), size, folder, lambda *_: None, fit)
     assert found.rows.keys() | found.skipped.keys() == set(names(root))
     for file, row in found.rows.items():
-        assert (np.broadcast_to(found.pack.images[row], (3, size, size)) == decode(root / file, size)).all(), file
+        assert (np.broadcast_to(found.pack.images[row], (3, size, size)) == decode(root / file, size, fit)).all(), file
     return found
 
 
@@ -163,14 +163,49 @@ def test_each_size_has_its_own(root: Path, folder: Path, work: Counter[str]) -> 
     assert work["decode_bytes"] == 2 * N
 
 
-def test_one_content_under_two_names_is_stored_once(root: Path, folder: Path) -> None:
-    (root / "zz.png").write_bytes((root / "04.png").read_bytes())
-    found = load(root, folder)
-    assert found.rows["zz.png"] == found.rows["04.png"]
-    assert len(found.pack.records) == N
-    images = found.images([Path("04.png"), Path("zz.png"), Path("00.png")])
-    assert (images[0] == images[1]).all()
-    assert (images[2] == found.pack.images[0]).all()
+def test_each_way_to_fit_has_its_own(root: Path, folder: Path, work: Counter[str]) -> None:
+    found = {fit: load(root, folder, fit=fit).pack.images for fit in ("crop", "pad", "stretch")}
+    assert work["decode_bytes"] == 3 * N
+    assert not (found["crop"] == found["pad"]).all()
+    assert not (found["stretch"] == found["pad"]).all()
+    for fit in found:
+        load(root, folder, fit=fit)
+    assert work["decode_bytes"] == 3 * N
+
+
+def mapped(images: np.ndarray) -> bool:
+    base: object = images
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
+def test_a_folder_with_one_content_under_two_names_is_mapped_too(root: Path, folder: Path, work: Counter[str]) -> None:
+    (root / "05b.png").write_bytes((root / "04.png").read_bytes())
+    settle(root / "05b.png")
+    files = [Path(name) for name in names(root)]
+    for _ in range(2):
+        found = load(root, folder)
+        assert len(found.pack.records) == N + 1
+        images = found.images(files)
+        assert mapped(images)
+        assert (images[4] == images[6]).all()
+        assert len(packs(folder)) == 1
+    assert work["decode_bytes"] == N + 1  # both were read before the first was saved
+    picked = found.images([files[4], files[6], files[0]])
+    assert (picked == found.pack.images[[4, 6, 0]]).all()
+
+
+@pytest.mark.parametrize("row", [4, 6])
+def test_damage_of_either_copy_is_found(root: Path, folder: Path, row: int) -> None:
+    (root / "05b.png").write_bytes((root / "04.png").read_bytes())
+    settle(root / "05b.png")
+    load(root, folder)
+    (pack,) = packs(folder)
+    content = bytearray(pack.read_bytes())
+    content[-(N + 1 - row) * 3 * SIZE**2] ^= 255
+    pack.write_bytes(bytes(content))
+    load(root, folder)
 
 
 def test_grey_pictures_take_one_channel(root: Path, folder: Path, work: Counter[str]) -> None:

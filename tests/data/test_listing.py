@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders import write_pictures
 
+from certus.data.decode import FORMAT_NAMES
 from certus.data.listing import Listing, scan
 from certus.errors import UsageError
 
@@ -159,7 +160,7 @@ def test_errors_of_the_folder(root: Path, tmp_path: Path) -> None:
     (tmp_path / "file.png").write_text("")
     assert error(tmp_path / "file.png") == f"{tmp_path / 'file.png'} is not a folder."
     root.mkdir()
-    assert error(root) == f"There is no PNG, JPEG, WebP, BMP, TIFF or GIF picture in {root}."
+    assert error(root) == f"There is no {FORMAT_NAMES} picture in {root}."
     (root / "a.heic").write_text("")
     assert "(only 1 × .heic)" in error(root)
     assert f"No training picture in {root} has a label" in error(write_pictures(root, "a.png", "unlabeled/b.png"))

@@ -153,8 +153,8 @@ def test_summary(root: Path, cache: Path) -> None:
     assert lines == [
         "2 classes: cat (2), dog (1)",
         "3 labelled and 3 unlabelled training pictures, 1 for validation, 2 for test",
-        "Pictures of 10×12 to 30×50 pixels, used as 32×32 in colour, because their median shorter side is 10, and 32 "
-        "is the smallest automatic size",
+        "Pictures of 10×12 to 30×50 pixels, cropped to 32×32 in colour, because their median shorter side is 10, and "
+        "32 is the smallest automatic size",
         "Imbalance: cat has 2.0 times as many labels as dog",
         "Put on white, because of transparent pixels: 1",
         "Both in the training and in the test set: 1 (test/cat/h.png = unlabeled/e.png)",

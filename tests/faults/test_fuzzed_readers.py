@@ -36,7 +36,8 @@ random_bytes = np.random.default_rng(0).integers(0, 256, (10, 12, 4), dtype=np.u
 def pictures(folder: Path) -> tuple[list[bytes], Reader]:  # noqa: ARG001 (every reader is given a folder)
     found = []
     for kind, mode in (("PNG", "RGBA"), ("PNG", "P"), ("PNG", "I;16"), ("JPEG", "RGB"), ("JPEG", "CMYK"), ("GIF", "P"),
-                       ("WEBP", "RGBA"), ("BMP", "RGB"), ("TIFF", "RGBA"), ("TIFF", "1")):  # fmt: skip
+                       ("WEBP", "RGBA"), ("BMP", "RGB"), ("TIFF", "RGBA"), ("TIFF", "1"), ("PPM", "L"),
+                       ("SGI", "L"), ("JPEG2000", "L"), ("AVIF", "RGB"), ("TGA", "RGBA"), ("PCX", "RGB")):  # fmt: skip
         image = Image.fromarray(random_bytes)
         image = Image.fromarray(random_bytes[..., 0].astype(np.uint16) * 257) if mode == "I;16" else image.convert(mode)
         file = io.BytesIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -25,6 +26,14 @@ def class_errors(probabilities: Tensor, labels: Tensor) -> list[float | None]:
         100.0 * missed[labels == c].mean().item() if (labels == c).any() else None
         for c in range(probabilities.shape[-1])
     ]
+
+
+def mean_class_errors(answers: Sequence[Tensor], labels: Tensor, classes: Sequence[str]) -> dict[str, float]:
+    """The error of each class that has images, as the mean over several networks' probabilities."""
+    each = zip(*(class_errors(p, labels) for p in answers), strict=True)
+    return {
+        name: fmean(e for e in es if e is not None) for name, es in zip(classes, each, strict=True) if None not in es
+    }
 
 
 def negative_log_likelihood(probabilities: Tensor, labels: Tensor) -> float:

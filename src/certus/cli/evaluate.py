@@ -15,6 +15,7 @@ from certus.certainty import scores
 from certus.certainty.metrics import METRICS
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
+from certus.config import Config
 from certus.data import Part, is_folder
 from certus.data import load as load_data
 from certus.errors import UsageError, unknown
@@ -53,7 +54,7 @@ def run(options: Options) -> int:
     model = load(folder.path)
     name = config.data if options.data is None else options.data
     root = config.data_dir if options.data_dir is None else options.data_dir
-    test = test_part(name, root, config.size, model)
+    test = test_part(name, root, config, model)
     with threads(config.threads):
         alone = [replace(model, nets=(net,)) for net in model.nets]
         predictions = [m.predict(test.images, options.draws, config.seed) for m in alone]
@@ -98,13 +99,13 @@ def show(result: dict[str, Any]) -> None:
     print("   " + "".join(f" {r:>8.2f}" for r in result["risk_coverage"]["error"]))
 
 
-def test_part(name: str, root: str, size: int, model: Model) -> Part:
+def test_part(name: str, root: str, config: Config, model: Model) -> Part:
     """The labelled test images of a data set or folder; of a folder without test/, all its labelled pictures."""
-    data = load_data(name, root, size if is_folder(name) else 0)
+    data = load_data(name, root, config.size, config.fit) if is_folder(name) else load_data(name, root)
     part = data.test
     if not len(part) and is_folder(name):
         known = data.train.labels >= 0
-        part = Part(data.train.images[known], data.train.labels[known])
+        part = data.train if known.all() else Part(data.train.images[known], data.train.labels[known])
         console.print(
             f"{name} has no test folder: all its labelled pictures are used, also those that the run trained on.",
             soft_wrap=True,
@@ -132,9 +133,7 @@ def measures(predictions: Sequence[Prediction], test: Part) -> dict[str, list[fl
 
 def class_means(predictions: Sequence[Prediction], test: Part, classes: tuple[str, ...]) -> dict[str, float]:
     """The error of each class that has test images, as the mean over the networks."""
-    each = [scores.class_errors(torch.from_numpy(p.probabilities), test.labels) for p in predictions]
-    columns = zip(classes, zip(*each, strict=True), strict=True)
-    return {name: fmean(e for e in es if e is not None) for name, es in columns if es[0] is not None}
+    return scores.mean_class_errors([torch.from_numpy(p.probabilities) for p in predictions], test.labels, classes)
 
 
 def coverage(predictions: Sequence[Prediction], test: Part, metric: str) -> dict[str, Any]:

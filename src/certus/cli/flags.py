@@ -30,13 +30,14 @@ class Flag:
     default: str = ""  # as the help page shows it
     group: str = "options"  # on the help page; empty: not shown
     metavar: str = ""  # of a positional argument; empty: this is a flag
+    auto: bool = False  # a bool that may also be auto
 
     @property
     def usage(self) -> str:
         if self.metavar:
             return self.metavar
         if self.kind is bool:
-            return ("--[no-]" if self.default else "--") + spelled(self.name)[2:]
+            return ("--[no-]" if self.default else "--") + spelled(self.name)[2:] + " [auto]" * self.auto
         return f"{spelled(self.name)} {self.kind.__name__.upper()}"
 
 
@@ -94,12 +95,13 @@ def parser_type(options: type) -> type:
 
 def parse(command: str, options: type[Options], words: Sequence[str]) -> Options:
     """The options of a command from the words after its name."""
+    words, automatic = without_auto(flags_of(options), words)
     try:
         with redirect_stderr(io.StringIO()):  # tyro's account of an error; ours is one sentence
             parsed: object = tyro.cli(parser_type(options), args=words, config=(DisallowNone,), add_help=False)
     except SystemExit:
         raise refusal(command, flags_of(options), words) from None
-    given = {name: value for name, value in vars(parsed).items() if value is not None}
+    given = {name: value for name, value in vars(parsed).items() if value is not None} | automatic
     values: dict[str, Any] = {}
     for f in fields(options):  # type: ignore[arg-type]
         if "flags" in f.metadata:
@@ -107,6 +109,20 @@ def parse(command: str, options: type[Options], words: Sequence[str]) -> Options
         elif f.name in given:
             values[f.name] = given.pop(f.name)
     return options(**values)
+
+
+def without_auto(flags: Sequence[Flag], words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The words without `--flip auto` or `--flip=auto`, and what these give: tyro's bools take no value."""
+    rest, given = list(words), dict[str, str]()
+    for f in flags:
+        name = spelled(f.name)
+        pairs = [(i, i + 2) for i in range(len(rest)) if rest[i : i + 2] == [name, "auto"]]
+        pairs += [(i, i + 1) for i in range(len(rest)) if rest[i] == f"{name}=auto"]
+        if f.auto and pairs:
+            given[f.name] = "auto"
+            for start, stop in sorted(pairs, reverse=True):
+                del rest[start:stop]
+    return rest, given
 
 
 def refusal(command: str, flags: Sequence[Flag], words: Sequence[str]) -> UsageError:

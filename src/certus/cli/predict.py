@@ -62,7 +62,7 @@ def run(options: Options) -> int:
     skipped: list[tuple[Path, str]] = []
     with threads(config.threads):
         for names, predictions, lost in track(
-            answers(paths, model, options.draws, config.seed),
+            answers(paths, model, options.draws, config.seed, config.fit),
             description="predicting",
             total=-(-len(paths) // BATCH),
             console=console,
@@ -99,10 +99,10 @@ def find(path: Path) -> Iterator[Path]:
 
 
 def answers(
-    paths: list[Path], model: Model, draws: int, seed: int
+    paths: list[Path], model: Model, draws: int, seed: int, fit: str
 ) -> Iterator[tuple[list[Path], Prediction | None, list[tuple[Path, str]]]]:
     """Batch by batch, so that memory does not grow with the number of pictures; None if none of a batch can be read."""
-    for names, images, lost in stream(paths, model.shape[1], model.shape[0], BATCH):
+    for names, images, lost in stream(paths, model.shape[1], model.shape[0], BATCH, fit):
         yield names, model.predict(images, draws, seed) if names else None, lost
 
 

@@ -23,6 +23,7 @@ def config_flags(*skip: str) -> list[Flag]:
             f.metadata["help"],
             default="by data set" if f.name in BY_DATA_SET else shown(f.default),
             group=f.metadata["group"],
+            auto=f.metadata["auto"],
         )
         for f in fields(Config)
         if f.name not in ("options", *skip)

@@ -7,14 +7,15 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from certus.cli.flags import Flag, flag, many, spelled
+from certus.cli.flags import Flag, flag, flag_names, many, spelled, with_flags
 from certus.cli.progress import console, decoding_progress, run_progress
 from certus.cli.settings import config_flags, method_flags, option_flags
-from certus.config import Config, resolve
+from certus.config import Config, decide_mirroring, estimate_by_folds, resolve
 from certus.config.settings import LENGTH
-from certus.data import is_folder, pictures
+from certus.data import is_folder, load, pictures
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.methods.options import at_least
@@ -26,6 +27,7 @@ from certus.training.run_folder import RunFolder
 from certus.writing import put
 
 FILES = "files"
+WORST = 3  # classes that are named
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,14 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     config = resolve({**base, **options.settings, "options": {**inherited, **method_options}})
     if is_folder(config.data):
         with decoding_progress() as listen:
-            found = pictures(config.data, config.size, listen)
+            found = pictures(config.data, config.size, config.fit, listen)
         for line in found.summary():
             console.print(line, soft_wrap=True)
+    data = load(config.data, config.data_dir, config.size, config.fit)
+    config, verdict = decide_mirroring(config, data)
+    estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
+    for remark in filter(None, (verdict, estimate)):
+        console.print(with_flags(str(remark), flag_names(Options)), soft_wrap=True)
     return complete(config, options.epochs, options.minutes)
 
 
@@ -114,7 +121,7 @@ def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
     at_least(0)("save_seconds", options.save_seconds)
     built = build(config)
     console.print(title(built), soft_wrap=True)
-    if is_folder(config.data) and (skipped := pictures(config.data, config.size).skipped):
+    if is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
         folder.path.mkdir(parents=True, exist_ok=True)
         put(folder.path / "skipped.txt", "".join(f"{file}\t{why}\n" for file, why in skipped))
     try:
@@ -137,12 +144,13 @@ def title(run: Run) -> str:
     warm = f", the first {run.warm_steps:,} on labels alone" if run.warm_steps else ""
     if run.warm_steps == config.steps:
         warm = ", all on labels alone, because the run is too short to gain from unlabelled images"
+    balance = {"batches": ", each class drawn equally often", "logits": ", loss adjusted to uneven classes"}
     cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
         f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed "
         f"{config.seed}\n"
-        f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}"
+        f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}{balance.get(config.balance, '')}"
     )
 
 
@@ -157,5 +165,18 @@ def show_result(result: Mapping[str, Any], folder: RunFolder, as_json: bool) -> 
         print(f"Test error {result['test_error']:.2f} %{detail}{how}")
     elif result["validation_error"] is not None:
         print(f"Validation error {result['validation_error']:.2f} % (there are no test images){how}")
+    else:
+        print("No error was measured, because there are no test and no validation images.")
+    if by_class := result.get("class_errors"):
+        print(class_line(by_class))
     print(f"Run: {folder.path}")
     return 0
+
+
+def class_line(errors: Mapping[str, float]) -> str:
+    """The error of each class; of many classes, of the three worst."""
+    worst = sorted(errors, key=lambda name: -errors[name])[:WORST]
+    which = "Error by class" if len(errors) <= WORST else f"Highest errors of the {len(errors)} classes"
+    return (
+        f"{which}: {', '.join(f'{name} {errors[name]:.1f} %' for name in worst)}; mean {fmean(errors.values()):.2f} %"
+    )

@@ -27,7 +27,7 @@ DATA: dict[str, dict[str, Any]] = {  # what does not depend on the network
     "cifar10": {"labels": 4000, "validation": 1000, "translate": 2, "flip": True},
     "cifar100": {"labels": 10000, "validation": 1000, "translate": 2, "flip": True},
     "fashion-mnist": {"labels": 1000, "validation": 1000, "translate": 2, "flip": True},
-    FOLDER: {"method": "mean-teacher", "labels": 0, "validation": -1, "flip": True},
+    FOLDER: {"method": "mean-teacher", "labels": 0, "validation": -1, "fit": "crop", "flip": "auto", "balance": "auto"},
     IMAGES: {"labels": 0, "validation": 0},
     VECTORS: {"method": "label-propagation", "labels": 0, "validation": 0, "network": "mlp", "translate": 0},
 }

@@ -17,16 +17,22 @@ from typing import Any
 import torch
 
 from certus.config.presets import DATA, FOLDER, recommended
-from certus.config.settings import Config, checked_types
+from certus.config.settings import Config, checked_types, undecided
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
-from certus.data.split import Split, split
+from certus.data.folds import FEW, estimate
+from certus.data.mirroring import Verdict, judge
+from certus.data.split import Split, corrupt, split
 from certus.errors import UsageError
-from certus.methods import recipe
+from certus.methods import PRETRAINING, recipe
 from certus.networks import NETWORKS, suitable, suitable_width
 from certus.networks.precision import decide_precision
 from certus.networks.weights import IMAGENET
+from certus.randomness import generator
 from certus.text import brief
+
+MOST_VALIDATION = 2000  # images that are held out without being asked for; they are copied into memory
+UNEVEN, UNEVEN_RATIO = "batches", 3  # what is done where a class has so many times the labels of another
 
 
 def resolve(given: Mapping[str, Any]) -> Config:
@@ -77,6 +83,10 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     if settings["optimiser"] == "adam":
         idle["momentum"] = "`optimiser` adam has its own"
+    if not is_folder(settings["data"]):
+        idle["fit"] = "it is for folders of pictures"
+    if method in PRETRAINING:
+        idle["balance"] = f"{method} has no labels"
     return idle
 
 
@@ -95,8 +105,50 @@ def refuse_idle(settings: Mapping[str, Any], options: Mapping[str, Any], given: 
             raise UsageError(f"`{name}` would change nothing: {reason}. Leave it out.")
 
 
+def decide_mirroring(config: Config, data: Dataset) -> tuple[Config, Verdict | None]:
+    """With `flip` and `mirror` decided, by the labels that the run will see; and the verdict, if there was one."""
+    verdict = None
+    if undecided(config.flip):
+        verdict = judge_labelled(config, data) if len(data.shape) == 3 else Verdict(False, "vectors have no left side")
+        config = replace(config, flip=verdict.flip)
+    return (replace(config, mirror=config.flip) if undecided(config.mirror) else config), verdict
+
+
+def judge_labelled(config: Config, data: Dataset) -> Verdict:
+    parts = split_of(with_validation(config, data), data)
+    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    order = torch.randperm(len(parts.labelled), generator=generator(config.seed, "mirroring"))
+    return judge(data.train.images, labels, parts.labelled[order], data.classes)
+
+
+def decide_balance(config: Config, data: Dataset) -> Config:
+    """With `balance` decided: by how uneven the labels are that the run will see."""
+    if config.balance != "auto":
+        return config
+    counts = data.train.labels[split_of(config, data).labelled].bincount(minlength=len(data.classes))
+    return replace(config, balance=UNEVEN if counts.max() > UNEVEN_RATIO * counts.min() else "none")
+
+
+def with_validation(config: Config, data: Dataset) -> Config:
+    """With the number of validation images decided: a fifth of the labels, but none of few labels."""
+    if config.validation >= 0:
+        return config
+    labels = config.labels or int((data.train.labels >= 0).sum())
+    few = labels < FEW * len(data.classes)
+    return replace(config, validation=0 if data.validation or few else min(labels // 5, MOST_VALIDATION))
+
+
+def estimate_by_folds(config: Config, data: Dataset) -> str | None:
+    """Where the labels are too few for validation: a sentence about the error. Otherwise None."""
+    if config.validation >= 0 or data.validation or len(data.shape) != 3 or with_validation(config, data).validation:
+        return None
+    parts = split_of(with_validation(config, data), data)
+    return estimate(data.train.images, parts.visible(data.train.labels), parts.labelled)
+
+
 def decide(config: Config, data: Dataset) -> Config:
-    """With every `auto` decided: network, width, device, threads, paths, validation. Not the number of steps."""
+    """With every `auto` decided: network, width, device, threads, paths, validation, mirrored views. Not the number of
+    steps."""
     if config.device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"`device` must be auto, cpu or cuda, but is {config.device!r}.")
     if config.device == "cuda" and not torch.cuda.is_available():
@@ -106,14 +158,13 @@ def decide(config: Config, data: Dataset) -> Config:
     if name in NETWORKS and config.weights not in ("auto", "none", "") and not NETWORKS[name].fixed:
         raise UsageError(f"Network {name} starts from its own initialisation: leave `weights` out.")
     weights = {"auto": "imagenet" if name in IMAGENET else "", "none": ""}.get(config.weights, config.weights)
-    fifth = 0 if data.validation else (config.labels or int((data.train.labels >= 0).sum())) // 5
+    config = decide_balance(with_validation(decide_mirroring(config, data)[0], data), data)
     return replace(
         config,
         data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
         data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
         init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
         size=data.shape[1] if is_folder(config.data) else 0,
-        validation=fifth if config.validation < 0 else config.validation,
         network=name,
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from certus.config.run_file import from_toml, missing, seal_in, seal_of, sealed
+from certus.data.fitting import FITS
 from certus.errors import CertusError, UsageError, unknown
 from certus.methods.options import at_least, between, one_of, typed
 from certus.networks.precision import PRECISIONS
@@ -17,9 +18,10 @@ MOST_STEPS = 99_999_999  # names of checkpoints have eight digits
 DATA, METHOD, NETWORK, VIEWS, TRAINING, LENGTH, MACHINE = GROUPS
 
 
-def setting(group: str, default: Any, help: str, check: Any = None) -> Any:
-    """A setting: what it is about, its default, what it does, and which values it takes."""
-    return field(default=default, metadata={"group": group, "help": help, "check": check})
+def setting(group: str, default: Any, help: str, check: Any = None, auto: bool = False) -> Any:
+    """A setting: what it is about, its default, what it does, which values it takes, and whether auto is one of them
+    until the data decide."""
+    return field(default=default, metadata={"group": group, "help": help, "check": check, "auto": auto})
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ class Config:
     data: str = setting(DATA, "digits", "the data set's name (`certus data` lists them), or a folder of pictures")
     data_dir: str = setting(DATA, "", "folder of the data sets' files; not given: $CERTUS_DATA or the user's cache")
     size: int = setting(DATA, 0, "resize your own pictures to this many pixels; 0: chosen from them", at_least(0))
+    fit: str = setting(
+        DATA,
+        "crop",
+        "how your own pictures become squares: crop (their middle), pad (with a margin) or stretch",
+        one_of(*FITS),
+    )
     method: str = setting(METHOD, "ft-ccl", "the method's name (`certus methods` lists them)")
     labels: int = setting(DATA, 20, "how many labels are used; 0: all", at_least(0))
     seed: int = setting(
@@ -37,11 +45,19 @@ class Config:
     validation: int = setting(
         DATA,
         200,
-        "extra labelled images for the validation error, never trained on; −1: a fifth of the labels",
+        "extra labelled images for the validation error, never trained on; −1: a fifth of the labels, or none if "
+        "they are fewer than five per class",
         at_least(-1),
     )
     unlabelled: int = setting(DATA, 0, "how many unlabelled images are used; 0: all", at_least(0))
     balanced: bool = setting(DATA, True, "the same number of labels for every class; off: drawn at random")
+    balance: str = setting(
+        TRAINING,
+        "none",
+        "against uneven classes: batches (each class is drawn equally often), logits (adjusted in the loss) or none; "
+        "auto: batches if a class has over three times the labels of another",
+        one_of("auto", "none", "batches", "logits"),
+    )
     label_noise: float = setting(DATA, 0.0, "replace this fraction of the labels by random ones", between(0, 1))
 
     network: str = setting(NETWORK, "auto", "the network; auto: the one that fits the images")
@@ -55,11 +71,13 @@ class Config:
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
-    flip: bool = setting(VIEWS, False, "mirror left to right at random")
+    flip: bool = setting(VIEWS, False, "mirror left to right at random; auto: if the labels allow it", auto=True)
     labelled_view: str = setting(
         VIEWS, "weak", "view of labelled images for the student: weak or strong", one_of("weak", "strong")
     )
-    mirror: bool = setting(VIEWS, False, "answer with the mean over each image and its mirror image")
+    mirror: bool = setting(
+        VIEWS, False, "answer with the mean over each image and its mirror image; auto: as flip", auto=True
+    )
     strong: str = setting(
         VIEWS,
         "randaugment",
@@ -127,6 +145,14 @@ class Config:
         return checked_types(given, f" in {path}")
 
 
+AUTO = "auto"
+OPEN = {f.name for f in fields(Config) if f.metadata.get("auto")}  # bools that may be auto until the data decide
+
+
+def undecided(value: object) -> bool:
+    return value == AUTO
+
+
 class Altered(CertusError):
     """A run's own file that was cut or edited."""
 
@@ -154,5 +180,5 @@ def checked_types(given: dict[str, Any], where: str = "") -> dict[str, Any]:
             continue
         if name not in kinds:
             raise unknown(f"setting{where}", name, kinds)
-        checked[name] = typed(name, value, kinds[name], where)
+        checked[name] = AUTO if name in OPEN and undecided(value) else typed(name, value, kinds[name], where)
     return checked

@@ -33,6 +33,7 @@ class Batch:
     labels: Tensor  # (B,)  −1 = unlabelled
     index: Tensor  # (B,)  index in the training set, for sources that remember images
     labelled: int = 0  # how many of them are labelled
+    prior: Tensor | None = None  # (C,) log frequency of each class among the labels, if the loss makes up for it
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -44,7 +44,11 @@ class Term(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CrossEntropy:
-    """Mean cross-entropy over the labelled images; `smoothing` is the share of a label spread over all classes."""
+    """Mean cross-entropy over the labelled images; `smoothing` is the share of a label spread over all classes.
+
+    A batch with a prior adds it to the logits (Menon et al. 2021): the network then learns answers for classes that
+    are equally common.
+    """
 
     read: Read
     smoothing: float = 0.0
@@ -54,8 +58,13 @@ class CrossEntropy:
         return self.read.student
 
     def __call__(self, step: Step) -> Tensor:
+        logits, prior = self.read(step), step.batch.prior
         loss = F.cross_entropy(
-            self.read(step), step.batch.labels, ignore_index=-1, reduction="sum", label_smoothing=self.smoothing
+            logits if prior is None else logits + prior,
+            step.batch.labels,
+            ignore_index=-1,
+            reduction="sum",
+            label_smoothing=self.smoothing,
         )
         return loss / (step.batch.labels >= 0).sum().clamp(min=1)
 

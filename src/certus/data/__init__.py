@@ -43,23 +43,23 @@ def is_folder(name: str) -> bool:
     return name not in DATASETS and ("/" in name or name in (".", "..") or Path(name).is_dir())
 
 
-_opened: dict[tuple[Path, int], Pictures] = {}
+_opened: dict[tuple[Path, int, str], Pictures] = {}
 
 
-def pictures(folder: str, size: int = 0, listen: Listen = lambda *_: None) -> Pictures:
+def pictures(folder: str, size: int = 0, fit: str = "crop", listen: Listen = lambda *_: None) -> Pictures:
     """A folder of pictures, read once per process; `listen` is called with (pictures read, pictures to read)."""
     root = Path(folder).resolve()
-    if (root, size) not in _opened:
-        found = load_pictures(root, size or None, listen=listen)
-        _opened[root, size] = _opened[root, found.size] = found
-    return _opened[root, size]
+    if (root, size, fit) not in _opened:
+        found = load_pictures(root, size or None, listen=listen, fit=fit)
+        _opened[root, size, fit] = _opened[root, found.size, fit] = found
+    return _opened[root, size, fit]
 
 
 @functools.cache
-def load(name: str, root: str = "", size: int = 0) -> Dataset:
+def load(name: str, root: str = "", size: int = 0, fit: str = "crop") -> Dataset:
     """A data set by name, its files in `root` (empty: the usual data folder); or a folder of pictures, at this size."""
     if is_folder(name):
-        found = pictures(name, size)
+        found = pictures(name, size, fit)
         return replace(found.dataset, validation=found.validation)
     if name not in DATASETS:
         raise unknown("data set", name, DATASETS)

@@ -41,16 +41,44 @@ class Stream:
         return self._order[1]
 
 
-class Batches:
-    """The indices of each step's images; an epoch is one pass over the unlabelled images."""
+class BalancedStream:
+    """An endless stream of the indices 0 … n−1 in which every class comes up equally often.
 
-    def __init__(self, labelled: Tensor, unlabelled: Tensor, sizes: tuple[int, int], seed: int) -> None:
+    A lap is a random permutation of the classes, and each class has its own stream of its indices.
+    """
+
+    def __init__(self, labels: Tensor, seed: int) -> None:
+        self.groups = [(labels == c).nonzero()[:, 0] for c in labels.unique().tolist()]
+        self.classes = Stream(len(self.groups), seed_of(seed, "classes"))
+        self.streams = [Stream(len(group), seed_of(seed, "class", c)) for c, group in enumerate(self.groups)]
+
+    def take(self, step: int, size: int) -> Tensor:
+        laps = (torch.arange(step * size, (step + 1) * size) // len(self.groups)).tolist()
+        classes = self.classes.take(step, size).tolist()
+        return torch.stack(
+            [self.groups[c][self.streams[c].take(lap, 1)[0]] for c, lap in zip(classes, laps, strict=True)]
+        )
+
+
+class Batches:
+    """The indices of each step's images; an epoch is one pass over the unlabelled images.
+
+    With the `labels` of the labelled images, these are drawn so that every class comes up equally often.
+    """
+
+    def __init__(
+        self, labelled: Tensor, unlabelled: Tensor, sizes: tuple[int, int], seed: int, labels: Tensor | None = None
+    ) -> None:
+        def of_labelled(purpose: str) -> Stream | BalancedStream:
+            own = seed_of(seed, purpose)
+            return Stream(len(labelled), own) if labels is None else BalancedStream(labels, own)
+
         self.labelled, self.unlabelled, self.sizes = labelled, unlabelled, sizes
-        self._labelled = Stream(len(labelled), seed_of(seed, "labelled"))
+        self._labelled = of_labelled("labelled")
         self._unlabelled = Stream(len(unlabelled), seed_of(seed, "unlabelled"))
         self.everything = torch.cat([labelled, unlabelled])
         self._everything = Stream(len(self.everything), seed_of(seed, "everything"))
-        self._warm = Stream(len(labelled), seed_of(seed, "warm-up"))
+        self._warm = of_labelled("warm-up")
 
     def warm(self, step: int) -> Tensor:
         """Indices of a step of the warm-up: as many images as in any other step, all of them labelled."""

@@ -1,6 +1,7 @@
 """A cache of decoded pictures on disk, keyed by the content of their files, so that each picture is decoded once.
 
 pictures-1/SIZE/NAME.npy        a pack: images, memory-mapped; NAME is a digest of the pictures in their order
+                                (SIZE is 64 for cropped pictures, 64-pad or 64-stretch for others)
                                 (block-NAME while a folder is being read, so that a killed run can continue)
 pictures-1/SIZE/NAME.keys.npy   its records; written last and deleted first, so a pack with records is complete
 pictures-1/seen-ROOT.json       file, bytes, time of change, content: an unchanged file need not be opened
@@ -29,7 +30,7 @@ from certus.data.limits import Unreadable
 from certus.writing import make_folder, put
 
 FOLDER = "pictures-1"  # the version changes when the decoding changes
-BLOCK = 1024  # pictures that are saved at a time; a killed process loses no more than these
+BLOCK, BLOCK_BYTES = 1024, 1 << 26  # most pictures and bytes that are saved at a time; a killed process loses these
 SETTLED = 2_000_000_000  # ns: a file that was changed later may change again without a new time stamp
 ABANDONED = 86_400_000_000_000  # ns, one day: after this an unfinished file is deleted
 RECORD = np.dtype(
@@ -49,7 +50,7 @@ KnownFiles = dict[tuple[str, int, int], str]  # (file, bytes, time of change in 
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """Different pictures in a fixed order."""
+    """Pictures in a fixed order. A picture that a folder has twice is there twice, so that the folder can be mapped."""
 
     records: Records  # (N,)
     images: NDArray[np.uint8]  # (N, 1 if all are grey else 3, size, size)
@@ -58,6 +59,10 @@ class Pack:
     def contents(self) -> list[bytes]:
         flat = self.records["content"].tobytes()
         return [flat[i : i + 16] for i in range(0, len(flat), 16)]
+
+    def sound(self, row: int) -> bool:
+        """Whether the pixels of this row are those that were written."""
+        return checksum(self.images[row], self.records["grey"][row]) == self.records["check"][row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,7 @@ class Found:
     notice: str | None
 
     def images(self, files: Sequence[Path]) -> NDArray[np.uint8]:
-        """The images of these files in this order: mapped if their rows are consecutive, else (duplicates) copied."""
+        """The images of these files in this order: mapped if their rows are consecutive, else copied."""
         rows = np.array([self.rows[str(file)] for file in files], dtype=np.int64)
         whole = len(rows) > 0 and (np.diff(rows) == 1).all()
         return self.pack.images[rows[0] : rows[-1] + 1] if whole else self.pack.images[rows]
@@ -90,15 +95,15 @@ class Found:
                     break
 
 
-def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: Listen) -> Found:
+def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: Listen, fit: str = "crop") -> Found:
     """The pixels of these files (relative to `root`), from the cache or decoded now on all cores."""
-    store = Store(folder / FOLDER / str(size), size)
+    store = Store(folder / FOLDER / (str(size) if fit == "crop" else f"{size}-{fit}"), size)
     memo = folder / FOLDER / f"seen-{name_of([os.fsencode(root.resolve())])}.json"
     now, known, stamps = time.time_ns(), read_known(memo), {file: stamp(root, file) for file in files}
     contents = {file: bytes.fromhex(known[key]) for file, key in stamps.items() if key in known}
-    wanted = list(dict.fromkeys(contents.values()))
+    wanted = [contents[file] for file in files if file in contents]
     store.index(likely=name_of(wanted))
-    cached = store.intact(wanted)
+    cached = store.intact(list(dict.fromkeys(wanted)))
     todo = [file for file in files if contents.get(file) not in cached]
     skipped: dict[str, str] = {}
     fresh: dict[bytes, Decoded] = {}
@@ -107,7 +112,7 @@ def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: L
         try:
             with read(root / file) as data:
                 key = blake2b(data, digest_size=16).digest()
-                return key, None if store.has(key) else decode_bytes(data, size)
+                return key, None if store.has(key) else decode_bytes(data, size, fit)
         except Unreadable as reason:
             return str(reason)
 
@@ -120,7 +125,7 @@ def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: L
                     contents[file], picture = outcome
                     if picture is not None:
                         fresh[contents[file]] = picture
-                if len(fresh) == BLOCK:
+                if len(fresh) == store.block:
                     store.add(fresh)
                     fresh = {}
                 listen(done, len(todo))
@@ -128,12 +133,11 @@ def decoded(root: Path, files: Sequence[str], size: int, folder: Path, listen: L
         if fresh:  # an interrupted run saves its work, too
             store.add(fresh)
     kept = {file: contents[file] for file in files if file not in skipped}
-    pack = store.gather(list(dict.fromkeys(kept.values())))
+    pack = store.gather(list(kept.values()))
     settled = {f: key for f, key in stamps.items() if f in kept and key[2] < now - SETTLED}
     if (known_now := {key: kept[file].hex() for file, key in settled.items()}) != known:
         store.try_to_put(memo, json.dumps([[*key, content] for key, content in known_now.items()]).encode())
-    row = {content: i for i, content in enumerate(pack.contents)}
-    return Found(pack, {file: row[content] for file, content in kept.items()}, skipped, store.notice)
+    return Found(pack, {file: row for row, file in enumerate(kept)}, skipped, store.notice)
 
 
 def stamp(root: Path, file: str) -> tuple[str, int, int]:
@@ -173,6 +177,10 @@ class Store:
     locations: dict[bytes, tuple[str, Pack, int]] = field(default_factory=dict)  # content -> pack and row
     notice: str | None = None
 
+    @property
+    def block(self) -> int:
+        return max(1, min(BLOCK, BLOCK_BYTES // (3 * self.size**2)))
+
     def index(self, likely: str) -> None:
         """Open all packs. The pack `likely` comes last and so takes precedence: it may be used as a whole."""
         names = {path.name.removesuffix(".keys.npy") for path in self.folder.glob("*.keys.npy")}
@@ -209,7 +217,7 @@ class Store:
         if (location := self.locations.get(content)) is None:
             return False
         name, pack, row = location
-        if checksum(pack.images[row], pack.records["grey"][row]) == pack.records["check"][row]:
+        if pack.sound(row):
             return True
         self.locations.pop(content, None)
         self.delete(name)
@@ -232,7 +240,7 @@ class Store:
         """One pack of exactly these pictures, in this order. Blocks and smaller packs that it replaces are deleted."""
         locations, name = [self.locations[content] for content in contents], name_of(contents)
         pack, replaced = self.packs.get(name), "block-"
-        if pack is None or not all(p is pack for _, p, _ in locations):
+        if pack is None or not all(p is pack and (i == row or p.sound(i)) for i, (_, p, row) in enumerate(locations)):
             records = np.array([pack.records[row] for _, pack, row in locations], RECORD)
             pack, replaced = self.save(name, records, [pack.images[row] for _, pack, row in locations]), ""
         whole = set(contents)
@@ -246,8 +254,8 @@ class Store:
         shape = (len(records), 1 if records["grey"].all() else 3, self.size, self.size)
 
         def blocks() -> Iterator[NDArray[np.uint8]]:
-            for at in range(0, len(records), BLOCK):
-                yield np.stack([np.broadcast_to(i[: shape[1]], shape[1:]) for i in images[at : at + BLOCK]])
+            for at in range(0, len(records), self.block):
+                yield np.stack([np.broadcast_to(i[: shape[1]], shape[1:]) for i in images[at : at + self.block]])
 
         def write(file: BinaryIO) -> None:  # not through a memory map: a full disk would kill the process
             np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})

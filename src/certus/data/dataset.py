@@ -10,7 +10,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-SLICE = 4096  # images that are processed at a time, so that a large data set is never copied as a whole
+SLICE = 1 << 24  # bytes that are processed at a time, so that a large data set is never copied as a whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +59,20 @@ class Dataset:
         """A digest of the data: shows whether a run is resumed on the data that it was started on."""
         digest = blake2b(digest_size=8)
         for part in (self.train, self.test):
-            for piece in (*part.images.split(SLICE), part.labels):
-                digest.update(piece.contiguous().view(-1).numpy())
+            for piece in (*slices(part.images), part.labels):
+                digest.update(piece.contiguous().view(-1).numpy().data)
         return digest.hexdigest()
+
+
+def slices(images: Tensor) -> tuple[Tensor, ...]:
+    return images.split(max(1, SLICE // max(1, images[:1].nbytes)))
 
 
 def scale_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation from each channel's histogram: integers up to the last division, and no copy of the images."""
     channels = images.shape[1]
     counts = torch.zeros(channels, 256, dtype=torch.int64)
-    for part in images.split(SLICE):
+    for part in slices(images):
         for c in range(channels):
             counts[c] += part[:, c].flatten().bincount(minlength=256)
     level = torch.arange(256)

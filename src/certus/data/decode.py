@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import warnings
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from certus.data.fitting import padded, resized, spare
 from certus.data.limits import (
     Unreadable,
     bytes_in_use,
@@ -35,9 +37,11 @@ from certus.errors import UsageError
 if TYPE_CHECKING:
     from PIL import Image
 
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".tif", ".tiff", ".gif"))
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")  # no other decoder is used
-FORMAT_NAMES = "PNG, JPEG, WebP, BMP, TIFF or GIF"
+SUFFIXES = frozenset(
+    ".png .jpg .jpeg .jpe .jfif .webp .bmp .tif .tiff .gif .ppm .pgm .pbm .pnm .jp2 .j2k .avif .tga .pcx .sgi".split()
+)
+FORMATS = tuple("PNG JPEG WEBP BMP TIFF GIF PPM JPEG2000 AVIF PCX SGI TGA".split())  # no other decoder is used
+FORMAT_NAMES = "PNG, JPEG, WebP, BMP, TIFF, GIF, PPM, JPEG 2000, AVIF, PCX, SGI or TGA"
 ORIENTATION = 0x0112  # the EXIF tag
 SIZES = (32, 48, 64, 96, 128)  # the choices when the user gives no size
 SAMPLE = 1000  # pictures that are opened to choose a size
@@ -64,17 +68,17 @@ class Decoded:
         return bool((red == green).all() and (green == blue).all())
 
 
-def decode(path: Path, size: int) -> NDArray[np.uint8]:
-    """The picture as (3, size, size): resized until its shorter side is `size`, then cropped to its centre.
+def decode(path: Path, size: int, fit: str = "crop") -> NDArray[np.uint8]:
+    """The picture as (3, size, size): crop resizes its shorter side to `size`, then cuts out its middle.
 
     It is rotated by its EXIF orientation. Transparent pixels become white. 16 bits become 8 (v / 257). Only the first
     image of an animation or of several pages is used. Raises `Unreadable` with the reason if it cannot be decoded.
     """
     with quiet(), read(path) as data:
-        return decode_bytes(data, size).pixels
+        return decode_bytes(data, size, fit).pixels
 
 
-def decode_bytes(data: bytes, size: int) -> Decoded:
+def decode_bytes(data: bytes, size: int, fit: str = "crop") -> Decoded:
     """Like `decode`, from a file's content. Pillow may warn, so call it within `quiet`."""
     need_pillow()
     from PIL import Image, UnidentifiedImageError
@@ -82,10 +86,10 @@ def decode_bytes(data: bytes, size: int) -> Decoded:
     if not data:
         raise Unreadable("the file is empty")
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
+        with Image.open(BytesIO(data), formats=formats()) as image:
             width, height = image.size
             with pixels_in_use.take(check_pixels(width, height), most_pixels()):
-                small, exif, transparent = reduced(image, size)
+                small, exif, transparent = reduced(image, size, fit)
             if exif >= 5:  # rotated by a quarter
                 width, height = height, width
             return Decoded(np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1)), width, height, transparent)
@@ -99,23 +103,33 @@ def decode_bytes(data: bytes, size: int) -> Decoded:
         raise Unreadable(str(error) or type(error).__name__) from error
 
 
-def reduced(image: Image.Image, size: int) -> tuple[Image.Image, int, bool]:
-    """Its central square as RGB, upright; its EXIF orientation; and whether it had transparent pixels."""
+@functools.cache
+def formats() -> tuple[str, ...]:
+    """Those of FORMATS that this version of Pillow has."""
+    from PIL import Image
+
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def reduced(image: Image.Image, size: int, fit: str) -> tuple[Image.Image, int, bool]:
+    """A square of it as RGB, upright; its EXIF orientation; and whether it had transparent pixels."""
     width, height = image.size
-    spare = 2 * size / min(width, height)  # JPEG: decode at a fraction of its size, at least twice the final size
-    fraction = image.draft(None, (math.ceil(width * spare), math.ceil(height * spare)))
+    enough = spare(width, height, size, fit)  # JPEG: decode at a fraction of its size
+    fraction = image.draft(None, (math.ceil(width * enough), math.ceil(height * enough)))
     image.load()
     exif = orientation(image)
     plain, transparent = flattened(image)
     extent = fraction[1][2:] if fraction else plain.size  # 225 rows at half size are 113, and the last one counts half
-    return as_mode("RGB", upright(square(plain, extent, size), exif)), exif, transparent
+    small = upright(resized(plain, extent, size, fit), exif)
+    return as_mode("RGB", padded(small, size)), exif, transparent
 
 
 def flattened(image: Image.Image) -> tuple[Image.Image, bool]:
     """The image in mode L or RGB (no alpha, no palette, 8 bits), and whether it had transparent pixels."""
     from PIL import Image
 
-    if image.mode.startswith("I;16"):
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # a PGM of 16 bits
         values = np.asarray(image).astype(np.uint32)
         transparent = values == image.info.get("transparency", -1)
         values[transparent] = 65535
@@ -135,18 +149,6 @@ def flattened(image: Image.Image) -> tuple[Image.Image, bool]:
 
 def as_mode(mode: str, image: Image.Image) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)  # convert would copy
-
-
-def square(image: Image.Image, extent: tuple[float, float], size: int) -> Image.Image:
-    """The central square, resized with an averaging filter, which avoids false patterns."""
-    from PIL import Image
-
-    if image.size == extent == (size, size):
-        return image
-    side = min(extent)
-    left, top = (extent[0] - side) / 2, (extent[1] - side) / 2
-    box = (left, top, left + side, top + side)
-    return image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
 
 
 def orientation(image: Image.Image) -> int:
@@ -182,7 +184,7 @@ def shorter_side(path: Path) -> int | None:
 
     try:
         check_file(path)
-        with quiet(), Image.open(path, formats=FORMATS) as image:
+        with quiet(), Image.open(path, formats=formats()) as image:
             return min(image.size)
     except Exception:
         return None
@@ -216,7 +218,7 @@ def read(path: Path) -> Iterator[bytes]:
 
 
 def stream(
-    paths: Iterable[Path], size: int, channels: int, batch: int
+    paths: Iterable[Path], size: int, channels: int, batch: int, fit: str = "crop"
 ) -> Iterator[tuple[list[Path], Tensor, list[tuple[Path, str]]]]:
     """Decode pictures in the order of their paths, `batch` files at a time: (paths, images, skipped with reasons).
 
@@ -227,7 +229,7 @@ def stream(
     def attempt(path: Path) -> NDArray[np.uint8] | str:
         try:
             with read(path) as data:
-                return as_channels(decode_bytes(data, size).pixels, channels)
+                return as_channels(decode_bytes(data, size, fit).pixels, channels)
         except Unreadable as reason:
             return str(reason)
 

@@ -1,8 +1,8 @@
 """Limits on picture files, so that a folder of any files is read within a known memory, with any number of threads.
 
 One picture may have PIXELS pixels and BYTES bytes; all pictures that are being decoded share the same two budgets.
-While it is decoded, a picture takes up to 20 bytes per pixel (a transparent WebP; others 2 to 10), so all of them take
-up to 20 · PIXELS + BYTES: 1.5 GB with the usual limits. The environment variables CERTUS_MAX_PIXELS and
+While it is decoded, a picture takes up to 25 bytes per pixel (JPEG 2000; others 2 to 20), so all of them take
+up to 25 · PIXELS + BYTES: 1.9 GB with the usual limits. The environment variables CERTUS_MAX_PIXELS and
 CERTUS_MAX_BYTES set other limits.
 """
 

@@ -12,6 +12,7 @@ import torch
 from certus.data.cache import Listen, Records, decoded, default_folder
 from certus.data.dataset import Dataset, Part
 from certus.data.decode import choose_size
+from certus.data.fitting import DONE
 from certus.data.listing import Listing, counted, scan, shortened
 from certus.errors import UsageError
 
@@ -32,6 +33,7 @@ class Pictures:
     skipped: tuple[tuple[Path, str], ...]  # unreadable pictures, and the reasons
     size: int
     reason: str  # for this size
+    fit: str
     duplicates: tuple[tuple[Path, Path], ...]  # (train, test) with the same pixels
     records: Records  # properties of all picture files
     notice: str | None  # about the cache
@@ -44,12 +46,13 @@ class Pictures:
         area = records["width"].astype(np.int64) * records["height"]
         small, large = (f"{r['width']}×{r['height']}" for r in records[[area.argmin(), area.argmax()]])
         channels = "grey" if self.dataset.shape[0] == 1 else "colour"
+        fitted = f"{DONE[self.fit]} to" if (records["width"] != records["height"]).any() else "used as"
         lines = [
             f"{len(counts)} classes: " + shortened([f"{name} ({n:,})" for name, n in counts.items()], 12),
             f"{sum(counts.values()):,} labelled and {int((labels < 0).sum()):,} unlabelled training pictures, "
             f"{len(self.files['validation']):,} for validation, {len(self.files['test']):,} for test",
-            f"Pictures of {small if small == large else f'{small} to {large}'} pixels, used as {self.size}×{self.size} "
-            f"in {channels}, {self.reason}",
+            f"Pictures of {small if small == large else f'{small} to {large}'} pixels, {fitted} "
+            f"{self.size}×{self.size} in {channels}, {self.reason}",
         ]
         if (ratio := counts[many] / counts[few]) > 1:
             lines.append(f"Imbalance: {many} has {ratio:.1f} times as many labels as {few}")
@@ -67,7 +70,13 @@ class Pictures:
         return [*lines, *listing.notes, *([self.notice] if self.notice else [])]
 
 
-def load(root: Path, size: int | None = None, cache: Path | None = None, listen: Listen = lambda *_: None) -> Pictures:
+def load(
+    root: Path,
+    size: int | None = None,
+    cache: Path | None = None,
+    listen: Listen = lambda *_: None,
+    fit: str = "crop",
+) -> Pictures:
     """All pictures of the folder, from the cache or decoded now; `listen` gets (pictures read, pictures to read)."""
     if size is not None and not 8 <= size <= 1024:
         raise UsageError(f"`size` must be between 8 and 1024 pixels, but is {size}.")
@@ -76,7 +85,7 @@ def load(root: Path, size: int | None = None, cache: Path | None = None, listen:
     entries = {"train": listing.train} | {r: tuple(e for e in p if e[1] is not None) for r, p in held_out.items()}
     every = [str(file) for part in entries.values() for file, _ in part]
     chosen, reason = (size, "as requested") if size is not None else choose_size([root / file for file in every])
-    found = decoded(root, every, chosen, cache or default_folder(), listen)
+    found = decoded(root, every, chosen, cache or default_folder(), listen, fit)
     if len(found.skipped) > TOLERATED * len(every):
         named = shortened([f"{file} ({why})" for file, why in found.skipped.items()])
         raise UsageError(
@@ -101,6 +110,7 @@ def load(root: Path, size: int | None = None, cache: Path | None = None, listen:
         skipped=tuple((Path(file), why) for file, why in found.skipped.items()),
         size=chosen,
         reason=reason,
+        fit=fit,
         duplicates=tuple(found.copies(files["train"], files["test"])),
         records=found.pack.records,
         notice=found.notice,

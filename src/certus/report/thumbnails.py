@@ -25,7 +25,7 @@ def test_images(run: RunRecord) -> Dataset | str:
     """The data set that a run was tested on, or why its images cannot be shown."""
     config = run.config
     try:
-        data = load(config.data, config.data_dir, config.size)
+        data = load(config.data, config.data_dir, config.size, config.fit)
     except (CertusError, OSError) as e:
         return f"The test images are not shown, because {config.data} cannot be loaded: {e}"
     if len(data.shape) != 3:

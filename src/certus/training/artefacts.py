@@ -37,6 +37,7 @@ RESULT = {
     "validation_error": MAYBE,
     "seconds": NUMBER,
     "bytes?": int,
+    "class_errors?": {"*": NUMBER},
 }
 SPLIT = {"fingerprint": str, "labelled": [int]}
 MODEL = {"classes": [str], "shape": [int], "mean": [NUMBER], "std": [NUMBER]}

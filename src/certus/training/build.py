@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,13 +30,13 @@ from certus.views import Augmentation, Chain, Noise, weak
 from certus.views.distort import Distort
 from certus.views.randaugment import RandAugment
 
-SAMPLE = 2000  # training images that a network may look at before it learns
+SAMPLE, SAMPLE_PIXELS = 2000, 1 << 26  # training images that a network may look at before it learns, and their numbers
 MakeNetwork = Callable[[], nn.Module]
 
 
 def build(config: Config) -> Run:
     """The run of a config in which nothing is left to decide."""
-    return build_on(load(config.data, config.data_dir, config.size), config)
+    return build_on(load(config.data, config.data_dir, config.size, config.fit), config)
 
 
 def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reuse_labelled: bool = False) -> Run:
@@ -58,13 +59,15 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         parts = replace(parts, unlabelled=parts.labelled)
     labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
     images, labels = data.train.images.to(config.device), labels.to(config.device)
+    seen = labels[parts.labelled.to(config.device)]
     views = make_views(config, data)
     pool = torch.cat([parts.labelled, parts.unlabelled])
 
     def prepare(net: nn.Module) -> None:
         if isinstance(net, Sprint):
             order = torch.randperm(len(pool), generator=generator(config.seed, "sample for networks"))
-            net.prepare(data.normalised(data.train.images[pool[order[:SAMPLE]]]))
+            count = min(SAMPLE, SAMPLE_PIXELS // math.prod(data.shape))
+            net.prepare(data.normalised(data.train.images[pool[order[:count]]]))
         elif isinstance(net, Mobile):
             net.adapt(*data.scale, brightest(data.train.images))
 
@@ -99,6 +102,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             parts.unlabelled,
             (config.labelled_batch, config.unlabelled_batch),
             seed_of(config.seed, "batches"),
+            seen.cpu() if config.balance == "batches" else None,
         ),
         views=views,
         method=method,
@@ -106,7 +110,14 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         images=images,
         labels=labels,
         validation=data.validation if data.validation and not len(held_out) else held_out,
+        prior=log_frequencies(seen, len(data.classes)) if config.balance == "logits" else None,
     )
+
+
+def log_frequencies(labels: Tensor, classes: int) -> Tensor:
+    """(C,) of each class among these labels; a class that noise has removed counts as one label."""
+    counts = labels.bincount(minlength=classes).clamp(min=1)
+    return (counts / counts.sum()).log()
 
 
 def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:

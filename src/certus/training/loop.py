@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from certus import optimisers
-from certus.certainty.scores import error
+from certus.certainty.scores import error, mean_class_errors
 from certus.errors import CertusError, Interrupted
 from certus.networks.roles import role
 from certus.randomness import untouched_generator
@@ -238,11 +238,16 @@ def restore(run: Run, found: checkpoint.Checkpoint) -> int:
 def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     """Read the test set, once: each answering network's error and their mean, and its answer to each image."""
     test, nets, each = run.data.test, run.method.answers, []
+    by_class: dict[str, float] = {}
     if nets and len(test):
         predictions = answers(nets, run.data.normalised, test, run.config.seed, run.config.mirror)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
+        by_class = mean_class_errors(list(predictions["probabilities"]), test.labels, run.data.classes)
         put(folder.predictions, answers_bytes(predictions))
-    validation = run.validation_errors()
+    validation_answers = run.validation_answers()
+    validation = [error(p, run.validation.labels) for p in validation_answers]
+    if validation and not by_class:
+        by_class = mean_class_errors(validation_answers, run.validation.labels, run.data.classes)
     result = {
         "method": run.config.method,
         "data": run.config.data,
@@ -252,6 +257,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "test_error": fmean(each) if each else None,
         "test_errors": {role(net): e for net, e in zip(nets, each, strict=False)},
         "validation_error": fmean(validation) if validation else None,
+        "class_errors": by_class,
         "mirror": run.config.mirror,
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),

@@ -27,7 +27,7 @@ LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 year
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
     """The config with nothing left to decide, the number of steps included."""
-    return complete_on(load(config.data, config.data_dir, config.size), config, epochs, minutes)
+    return complete_on(load(config.data, config.data_dir, config.size, config.fit), config, epochs, minutes)
 
 
 def complete_on(

@@ -20,7 +20,7 @@ from certus.data.split import Split
 from certus.errors import CertusError
 from certus.networks.precision import autocast
 from certus.randomness import seed_of
-from certus.training.evaluation import errors
+from certus.training.evaluation import errors, probabilities
 from certus.training.observer import Observer
 from certus.views import Views
 
@@ -41,6 +41,7 @@ class Run:
     images: Tensor  # (N, …) the training images, on the device, as stored
     labels: Tensor  # (N,) −1 where the run may not look
     validation: Part  # never trained on
+    prior: Tensor | None = None  # (C,) log frequency of each class among the labels, if the loss makes up for it
 
     @property
     def images_per_step(self) -> int:
@@ -59,7 +60,7 @@ class Run:
         index = self.batches.warm(number) if clock.warming else self.batches(number, self.method.sees)
         index = index.to(self.images.device, non_blocking=True)
         labelled = len(index) if clock.warming else self.batches.sizes[0]
-        batch = Batch(self.data.normalised(self.images[index]), self.labels[index], index, labelled)
+        batch = Batch(self.data.normalised(self.images[index]), self.labels[index], index, labelled, self.prior)
         return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
 
     def rate(self, number: int) -> float:
@@ -109,6 +110,11 @@ class Run:
             for p in group["params"]:
                 if p.grad is not None:
                     p.grad = torch.where(finite, p.grad, 0.0)
+
+    def validation_answers(self) -> list[Tensor]:
+        """The probabilities (N, C) of each answering network; empty without validation images."""
+        images, nets = self.validation.images, self.method.answers
+        return [probabilities(net, self.data.normalised, images, self.config.mirror) for net in nets if len(images)]
 
     def validation_errors(self) -> list[float]:
         """Of each answering network; empty without validation images."""
