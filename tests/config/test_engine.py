@@ -10,7 +10,9 @@ import pytest
 from certus.config import Config, resolve
 from certus.config.engine import BY_BOTH, BY_DATA, BY_METHOD, EVERYWHERE, usual_steps
 from certus.data import DATASETS
+from certus.errors import UsageError
 from certus.methods import METHODS
+from certus.training.build import build
 from certus.training.planning import complete
 
 SETTINGS = {f.name for f in fields(Config)} - {"options"}
@@ -77,5 +79,24 @@ def test_another_network_has_nothing_of_the_engine() -> None:
 
 def test_digits_have_a_length_of_their_own() -> None:
     """And a run of another network the length in epochs."""
-    assert complete(resolve({"data": "digits", "device": "cpu"})).steps == usual_steps("digits") < usual_steps("svhn")
+    assert complete(resolve({"data": "digits", "device": "cpu"})).steps == usual_steps("digits", "sprint")
     assert complete(resolve({"data": "digits", "network": "cnn13-small", "device": "cpu"})).steps == 440
+
+
+def test_a_network_with_weights_goes_on_from_them() -> None:
+    given = {"data": "digits", "network": "efficientnet-lite0", "device": "cpu"}
+    config = complete(resolve(given))
+    assert (config.weights, config.optimiser, config.learning_rate, config.precision) == (
+        "imagenet",
+        "adam",
+        2e-4,
+        "fp32",
+    )
+    assert (config.width, config.momentum, config.steps) == (32, 0.0, usual_steps("digits", "efficientnet-lite0"))
+    assert resolve(asdict(config)) == config
+    assert complete(resolve({**given, "weights": "none", "steps": 3})).weights == ""
+    assert complete(resolve({**given, "network": "cnn13-small"})).weights == ""
+    with pytest.raises(UsageError, match="starts from its own initialisation"):
+        complete(resolve({**given, "network": "cnn13-small", "weights": "imagenet"}))
+    with pytest.raises(UsageError, match="fixed width of 32"):
+        build(complete(resolve({**given, "width": 8, "steps": 1})))

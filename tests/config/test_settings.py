@@ -36,6 +36,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "balance": (TINY | {"labels": 20}, "batches"),
     "label_noise": (TINY | {"labels": 20}, 0.5),
     "network": (TINY_DIGITS, "mlp"),
+    "weights": (TINY_DIGITS | {"network": "efficientnet-lite0", "width": 32, "weights": "imagenet"}, "none"),
     "width": (TINY, 9),
     "dropout": (TINY, 0.45),
     "translate": (TINY_DIGITS, 3),

@@ -120,7 +120,7 @@ def test_sees_pixels_as_its_weights_know_them(channels):
 
 def test_small_pictures_are_enlarged():
     net = Mobile(EFFICIENTNET_LITE0, 3, 5, size=32).eval()
-    assert net.trunk[0](torch.randn(1, 3, 32, 32)).shape == (1, 3, 128, 128)
+    assert net.trunk[0](torch.randn(1, 3, 32, 32)).shape == (1, 3, 96, 96)
     assert Mobile(EFFICIENTNET_LITE0, 3, 5, size=160).trunk[0](torch.randn(1, 3, 160, 160)).shape[2:] == (160, 160)
 
 

@@ -139,7 +139,7 @@ def test_a_file_that_holds_no_such_weights(tmp_path, capsys, content, message):
     assert "was run" not in capsys.readouterr().out
 
 
-def test_statistics_of_pretrained_norms_stay(package):
+def test_statistics_of_pretrained_norms_stay():
     net = lite().train()
     net.frozen = True
     before = {n: t.clone() for n, t in net.state_dict().items() if "running" in n}

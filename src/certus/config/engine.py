@@ -56,6 +56,23 @@ BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
     **{("digits", method): {"warm_up": 0.5, "labelled_view": "strong"} for method in TAUGHT},
 }
 
+FINE: dict[str, Any] = {  # to go on from weights that were learnt on other pictures
+    "dropout": 0.2,
+    "labelled_batch": 32,
+    "unlabelled_batch": 64,
+    "optimiser": "adam",
+    "learning_rate": 2e-4,
+    "weight_decay": 0.01,
+    "pace": "linear",
+    "label_smoothing": 0.1,
+    "strong": "distort",
+    "precision": "fp32",  # convolutions per channel gain nothing from bf16
+}
+FINE_BY_METHOD: dict[str, dict[str, Any]] = {
+    **{method: {**BY_METHOD[method], "warm_up": 0.3} for method in (*TAUGHT, "fixmatch")},
+    "supervised": {"labelled_batch": 64},
+}
+
 OF_TRAINING = (  # what a paper's authors chose for another optimiser and network
     *("dropout", "labelled_batch", "unlabelled_batch", "learning_rate", "momentum", "weight_decay", "translate"),
 )
@@ -67,6 +84,12 @@ def settings(kind: str, method: str, published: Mapping[str, Any]) -> dict[str, 
     return EVERYWHERE | BY_DATA.get(kind, {}) | options | BY_METHOD.get(method, {}) | BY_BOTH.get((kind, method), {})
 
 
+def fine_settings(method: str, published: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a network with weights that were learnt on other pictures."""
+    options = {name: value for name, value in published.items() if name not in OF_TRAINING}
+    return FINE | options | FINE_BY_METHOD.get(method, {})
+
+
 # How a run is laid out in the time that it has
 
 FEW = 1200  # steps of the usual batch below which smaller batches, and so more steps, are better
@@ -75,11 +98,12 @@ PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled image
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
 TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
 STEPS = {"digits": 150}  # of a run whose length was not asked for
+FINE_STEPS = 400
 
 
-def usual_steps(data: str) -> int:
+def usual_steps(data: str, network: str) -> int:
     """How long a run is when nothing else is asked for: about ten minutes on two cores for pictures of 32×32."""
-    return STEPS.get(data, 1500)
+    return STEPS.get(data, 1500) if network == "sprint" else FINE_STEPS
 
 
 def warm_share(steps: int, batch: int, labels: int) -> float:

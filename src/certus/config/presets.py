@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from certus.config import engine
+from certus.networks.weights import IMAGENET
 
 FOLDER, IMAGES, VECTORS = (
     "a folder of pictures",
@@ -177,11 +178,15 @@ def recommended(kind: str, method: str, network: str) -> dict[str, Any]:
     """Settings and options for a kind of data, a method and a network; the rest have their defaults."""
     if network == "sprint":
         return DATA.get(kind, {}) | engine.settings(kind, method, METHOD_PRESETS.get((kind, method), {}))
+    if network in IMAGENET:
+        return DATA.get(kind, {}) | engine.fine_settings(method, METHOD_PRESETS.get((kind, method), {}))
     return DATA.get(kind, {}) | TRAINING.get(kind, {}) | METHOD_PRESETS.get((kind, method), {})
 
 
 BY_DATA_SET = {name for known in (DATA, TRAINING, engine.BY_DATA) for settings in known.values() for name in settings}
-BY_DATA_SET |= engine.EVERYWHERE.keys()  # settings whose default depends on the data and the network
+BY_DATA_SET |= (
+    engine.EVERYWHERE.keys() | engine.FINE.keys()
+)  # settings whose default depends on the data and the network
 
 
 def epochs_for(data: str) -> float:

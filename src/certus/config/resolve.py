@@ -48,7 +48,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
     own = {name: value for name, value in preset.items() if name in known.defaults()}
     around = {name: value for name, value in preset.items() if name in defaults}
     settings = defaults | around | plain | {"network": network}
-    if network == "sprint" and "mirror" not in plain:
+    if (network == "sprint" or network in IMAGENET) and "mirror" not in plain:
         settings["mirror"] = settings["flip"]
     for f in fields(Config):
         if check := f.metadata.get("check"):

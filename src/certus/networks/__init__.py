@@ -43,7 +43,7 @@ NETWORKS = {
         "a few wide layers at a low resolution, for the first minutes without a GPU", Sprint, 128, 128, 6, "mlp", True
     ),
     "efficientnet-lite0": Architecture(
-        "16 blocks with ImageNet weights; sees pictures at 128 pixels or more",
+        "16 blocks with ImageNet weights; enlarges pictures to 96 pixels",
         partial(Mobile, EFFICIENTNET_LITE0),
         32,
         32,
@@ -53,7 +53,7 @@ NETWORKS = {
         True,
     ),
     "mobilenet-v2": Architecture(
-        "17 blocks with ImageNet weights; sees pictures at 128 pixels or more",
+        "17 blocks with ImageNet weights; enlarges pictures to 96 pixels",
         partial(Mobile, MOBILENET_V2),
         32,
         32,

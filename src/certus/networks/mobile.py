@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from certus.errors import UsageError
 
 FEATURES = 1280
-SMALLEST = 128  # pixels; objects in smaller pictures are not recognised
+SMALLEST = 96  # pixels; smaller pictures are enlarged, because the weights know no objects so small
 
 
 class Group(NamedTuple):

@@ -44,8 +44,8 @@ def complete_on(
         return warmed_up(decided, data)
     if minutes is not None:
         return within(decided, data, minutes, choose_threads=not config.threads, make=make)
-    if epochs is None and config.network == "sprint":
-        return warmed_up(replace(decided, steps=usual_steps(config.data)), data)
+    if epochs is None and (config.network == "sprint" or decided.weights):
+        return warmed_up(replace(decided, steps=usual_steps(config.data, config.network)), data)
     wanted = epochs_for(config.data) if epochs is None else epochs
     per_epoch = steps_per_epoch(decided, data)
     if wanted * per_epoch > MOST_STEPS:
