@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from certus.config import resolve
+from certus.data import load as load_data
 from certus.errors import CertusError, UsageError
 from certus.experiments.compare import comparison_cells, run_cells, write_comparison
 from certus.model import Model, load
@@ -15,7 +17,10 @@ from certus.training.build import build
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
 from certus.training.planning import check_length, complete
+from certus.training.race import race, wanted
 from certus.training.run_folder import RunFolder
+
+notices = logging.getLogger("certus")
 
 
 def train(
@@ -92,7 +97,14 @@ def train(
                 train_run(build(config), folder, listen)
             return load(folder.path)
     check_length(steps, epochs, minutes)
-    config = complete(resolve({**chosen, "options": dict(options or {})}), epochs, minutes)
+    chosen["options"] = dict(options or {})
+    config = resolve(chosen)
+    if wanted(chosen):
+        found = race(chosen, load_data(config.data, config.data_dir, config.size, config.fit), minutes)
+        notices.info(found.why)
+        config = resolve({**chosen, "network": found.network})
+        minutes = minutes and max(minutes / 2, minutes - found.minutes)
+    config = complete(config, epochs, minutes)
     with RunFolder.new(out, config) as folder:
         train_run(build(config), folder, listen)
         return load(folder.path)

@@ -78,6 +78,13 @@ def decoding_progress() -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def trying() -> Iterator[Callable[[str], None]]:
+    """What is being tried, for as long as it is."""
+    with console.status("") as status:
+        yield lambda what: status.update(f"{what} …") if console.is_terminal else console.print(f"{what} …")
+
+
+@contextmanager
 def run_progress(title: str) -> Iterator[Listen]:
     """Progress of one run."""
     follow = Follow()

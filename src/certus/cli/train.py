@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from certus.cli.flags import Flag, flag, flag_names, many, spelled, with_flags
-from certus.cli.progress import console, decoding_progress, run_progress
+from certus.cli.progress import console, decoding_progress, run_progress, trying
 from certus.cli.settings import config_flags, method_flags, option_flags
 from certus.config import Config, decide_mirroring, estimate_by_folds, resolve
 from certus.config.settings import LENGTH
@@ -22,6 +22,7 @@ from certus.methods.options import at_least
 from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
+from certus.training.race import race, wanted
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder
 from certus.writing import put
@@ -102,18 +103,25 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     inherited = base.pop("options", {})
     if options.settings.get("method", base.get("method")) != base.get("method"):
         inherited = {}
-    config = resolve({**base, **options.settings, "options": {**inherited, **method_options}})
+    given = {**base, **options.settings, "options": {**inherited, **method_options}}
+    config, minutes = resolve(given), options.minutes
     if is_folder(config.data):
         with decoding_progress() as listen:
             found = pictures(config.data, config.size, config.fit, listen)
         for line in found.summary():
             console.print(line, soft_wrap=True)
     data = load(config.data, config.data_dir, config.size, config.fit)
+    if wanted(given):
+        with trying() as announce:
+            found_network = race(given, data, minutes, announce)
+        console.print(found_network.why, soft_wrap=True, markup=False)
+        config = resolve({**given, "network": found_network.network})
+        minutes = minutes and max(minutes / 2, minutes - found_network.minutes)
     config, verdict = decide_mirroring(config, data)
     estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
     for remark in filter(None, (verdict, estimate)):
         console.print(with_flags(str(remark), flag_names(Options)), soft_wrap=True)
-    return complete(config, options.epochs, options.minutes)
+    return complete(config, options.epochs, minutes)
 
 
 def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
