@@ -94,7 +94,6 @@ def test_a_network_with_weights_goes_on_from_them() -> None:
     )
     assert (config.width, config.momentum, config.steps) == (32, 0.0, usual_steps("digits", "efficientnet-lite0"))
     assert resolve(asdict(config)) == config
-    assert complete(resolve({**given, "weights": "none", "steps": 3})).weights == ""
     assert complete(resolve({**given, "network": "cnn13-small"})).weights == ""
     with pytest.raises(UsageError, match="starts from its own initialisation"):
         complete(resolve({**given, "network": "cnn13-small", "weights": "imagenet"}))

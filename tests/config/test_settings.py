@@ -36,7 +36,6 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "balance": (TINY | {"labels": 20}, "batches"),
     "label_noise": (TINY | {"labels": 20}, 0.5),
     "network": (TINY_DIGITS, "mlp"),
-    "weights": (TINY_DIGITS | {"network": "efficientnet-lite0", "width": 32, "weights": "imagenet"}, "none"),
     "width": (TINY, 9),
     "dropout": (TINY, 0.45),
     "translate": (TINY_DIGITS, 3),
@@ -58,7 +57,14 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "precision": (TINY, "bf16"),
 }
 UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
-ELSEWHERE = {"options", "size", "fit", "init", "mirror"}  # test_contract, own_pictures (two), pretraining, mirror
+ELSEWHERE = {
+    "weights",
+    "options",
+    "size",
+    "fit",
+    "init",
+    "mirror",
+}  # test_race, test_contract, own_pictures (two), pretraining, mirror
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

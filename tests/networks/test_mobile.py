@@ -1,9 +1,12 @@
 """MobileNetV2 and EfficientNet-Lite0, layer by layer against a naive reading of their papers' tables."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional as F
 
+from certus.networks import weights
 from certus.networks.fused import fuse
 from certus.networks.mobile import EFFICIENTNET_LITE0, MOBILENET_V2, InvertedResidual, Mobile
 from certus.networks.stages import stages
@@ -36,8 +39,8 @@ def same(x, kernel, stride):
 class Naive:
     """Takes the tensors of a state dict in their order, one layer after the other."""
 
-    def __init__(self, name, weights):
-        self.weights, self.table = iter(weights), TABLES[name]
+    def __init__(self, name, tensors):
+        self.weights, self.table = iter(tensors), TABLES[name]
         self.lite = name != "mobilenet-v2"
 
     def layer(self, x, kernel, stride, groups=1, active=True):
@@ -66,14 +69,21 @@ class Naive:
         yield None, x @ next(self.weights).T + next(self.weights)
 
 
-def lively(net):
-    """Weights and statistics with which every layer matters."""
+def published(net):
+    """Weights with batch norms in which every layer matters, in the order of the authors' files."""
     generator = torch.Generator().manual_seed(3)
-    for name, t in net.state_dict().items():
-        if name.endswith("running_var"):
-            t.uniform_(0.5, 1.5, generator=generator)
-        elif t.ndim == 1 and t.is_floating_point():
-            t.add_(0.3 * torch.randn(t.shape, generator=generator))
+    *convolutions, head, bias = weights.learnt(net).values()
+    found = []
+    for weight in convolutions[::2]:
+        noise = [0.3 * torch.randn(len(weight), generator=generator) for _ in range(3)]
+        variance = 0.5 + torch.rand(len(weight), generator=generator)
+        found += [weight.clone(), 1 + noise[0], noise[1], noise[2], variance, torch.tensor(7)]
+    return [*found, head.clone(), bias.clone()]
+
+
+def lively(net):
+    tensors = {str(i): t for i, t in enumerate(published(net))}
+    net.load_state_dict(weights.named_like(net, tensors, Path()), strict=False)
     return net.eval()
 
 
@@ -81,7 +91,9 @@ def lively(net):
 @pytest.mark.parametrize("size", [64, 97])
 def test_layer_by_layer_as_a_naive_reading_of_the_table(name, size):
     torch.manual_seed(0)
-    net = lively(Mobile(PLANS[name], 3, 7))
+    net = Mobile(PLANS[name], 3, 7)
+    tensors = published(net)
+    net = lively(net)
     net.trunk[0].size = size
     x = torch.randn(2, 3, size, size)
     seen = []
@@ -90,8 +102,7 @@ def test_layer_by_layer_as_a_naive_reading_of_the_table(name, size):
             module.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
     with torch.no_grad():
         logits = net(x)
-        weights = [t for n, t in net.state_dict().items() if not n.startswith("trunk.0.")]
-        *expected, (_, last) = Naive(name, weights).blocks(x)
+        *expected, (_, last) = Naive(name, tensors).blocks(x)
     assert len(seen) == len(expected) == (17 if name == "mobilenet-v2" else 16)
     for own, naive in zip(seen, expected, strict=True):
         for a, b in zip(own, naive, strict=True):
@@ -102,7 +113,9 @@ def test_layer_by_layer_as_a_naive_reading_of_the_table(name, size):
 
 @pytest.mark.parametrize(("name", "parameters"), [("mobilenet-v2", 3_504_872), ("efficientnet-lite0", 4_652_008)])
 def test_has_its_known_size(name, parameters):
-    assert sum(p.numel() for p in Mobile(PLANS[name], 3, 1000).parameters()) == parameters
+    net = Mobile(PLANS[name], 3, 1000)
+    norms = sum(m.out_channels for m in net.modules() if isinstance(m, torch.nn.Conv2d))
+    assert sum(p.numel() for p in net.parameters()) + norms == parameters  # a norm has two numbers, a bias one
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -26,8 +26,13 @@ def lite(classes=4):
 
 
 def foreign(net):
-    """Its weights under the names of another project, in the same order."""
-    return {f"layer_{i}": t for i, t in enumerate(weights.learnt(net).values())}
+    """Its weights under the names of another project, in the same order, with batch norms that do nothing."""
+    *convolutions, head, bias = weights.learnt(net).values()
+    found = []
+    for weight, shift in zip(convolutions[::2], convolutions[1::2], strict=True):
+        one = torch.ones(len(weight))
+        found += [weight, one, shift, torch.zeros(len(weight)), one - net.plan.epsilon, torch.tensor(1)]
+    return {f"layer_{i}": t for i, t in enumerate([*found, head, bias])}
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def test_the_published_weights_give_the_published_network():
 def test_from_a_package_once_then_from_the_cache(package):
     net, path = package
     first = imagenet(NAME, lite(1000))
-    assert all(torch.equal(t, first[n]) for n, t in weights.learnt(net).items())
+    assert all(torch.allclose(t, first[n]) for n, t in weights.learnt(net).items())
     path.unlink()
     assert available(NAME)
     again = imagenet(NAME, lite(1000))
@@ -72,7 +77,7 @@ def test_another_number_of_classes_keeps_its_own_head(package):
     before = net.head.weight.clone()
     net.load_state_dict(imagenet(NAME, net), strict=False)
     assert torch.equal(net.head.weight, before)
-    assert torch.equal(net.trunk[1 + 1].weight, package[0].trunk[1 + 1].weight)
+    assert torch.allclose(net.trunk[2].weight, package[0].trunk[2].weight)
 
 
 def test_a_damaged_cache_is_made_anew(package):
@@ -109,7 +114,7 @@ def test_from_a_file(tmp_path, form):
     else:
         torch.save({"state_dict": tensors} if form == "wrapped" else tensors, path)
     found = from_file(path, lite(4))
-    assert all(torch.equal(t, found[n]) for n, t in weights.learnt(net).items())
+    assert all(torch.allclose(t, found[n]) for n, t in weights.learnt(net).items())
 
 
 class Evil:
@@ -137,13 +142,3 @@ def test_a_file_that_holds_no_such_weights(tmp_path, capsys, content, message):
     with pytest.raises(UsageError, match=message):
         from_file(path, lite())
     assert "was run" not in capsys.readouterr().out
-
-
-def test_statistics_of_pretrained_norms_stay():
-    net = lite().train()
-    net.frozen = True
-    before = {n: t.clone() for n, t in net.state_dict().items() if "running" in n}
-    net.train()(torch.randn(2, 3, 128, 128)).sum().backward()
-    assert all(torch.equal(t, net.state_dict()[n]) for n, t in before.items())
-    assert net.trunk[-1].training
-    assert net.trunk[2].weight.grad is not None

@@ -5,8 +5,9 @@
     17 or 16 × [ 1×1 conv, wider   3×3 or 5×5 conv per channel   1×1 conv, narrow ], added to their input where they fit
     1×1 conv, 1280   mean over the pixels   dropout   linear
 
-After Sandler et al. 2018 and Tan & Le 2019; ReLU6 and batch norm after every convolution but the narrow ones, which
-have no activation. EfficientNet-Lite pads as TensorFlow does: at stride 2 more on the right and below.
+After Sandler et al. 2018 and Tan & Le 2019; ReLU6 after every convolution but the narrow ones. EfficientNet-Lite pads
+as TensorFlow does: at stride 2 more on the right and below. Batch norms are folded into the convolutions: their
+statistics stay those that came with the weights, because those of a few pictures are worse, and a step is quicker.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Plan:
     groups: tuple[Group, ...]
     centre: tuple[float, float, float]  # of pixels from 0 to 255, as the weights know them
     spread: tuple[float, float, float]
-    epsilon: float
+    epsilon: float  # of the batch norms
     uneven: bool  # padding as in TensorFlow
 
 
@@ -115,12 +116,11 @@ class InvertedResidual(nn.Module):
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int, plan: Plan, groups: int = 1) -> list[nn.Module]:
-    """Convolution, norm, activation."""
+    """Convolution with the norm in it, activation."""
     uneven = plan.uneven and stride == 2
     return [
         *([PadUneven(kernel)] if uneven else []),
-        nn.Conv2d(inputs, outputs, kernel, stride, 0 if uneven else kernel // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(outputs, eps=plan.epsilon),
+        nn.Conv2d(inputs, outputs, kernel, stride, 0 if uneven else kernel // 2, groups=groups),
         nn.ReLU6(),
     ]
 
@@ -131,12 +131,7 @@ class MeanOverPixels(nn.Module):
 
 
 class Mobile(nn.Module):
-    """Pictures of `size` pixels; smaller ones than the weights can read are enlarged.
-
-    `frozen`: batch norms keep the statistics that came with the weights; those of a small batch are worse.
-    """
-
-    frozen = False
+    """Pictures of `size` pixels; smaller ones than the weights can read are enlarged."""
 
     def __init__(
         self,
@@ -168,13 +163,6 @@ class Mobile(nn.Module):
         centre, spread = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.plan.centre, self.plan.spread))
         adapt.factor.copy_(std.view(1, -1, 1, 1) * (255 / brightest) / spread)
         adapt.offset.copy_((mean.view(1, -1, 1, 1) * (255 / brightest) - centre) / spread)
-
-    def train(self, mode: bool = True) -> Mobile:
-        super().train(mode)
-        for module in self.modules():
-            if self.frozen and isinstance(module, nn.BatchNorm2d):
-                module.eval()
-        return self
 
     def features(self, images: Tensor) -> Tensor:
         return self.trunk(images)  # (B, 1280)

@@ -7,7 +7,7 @@ converted once. Nothing is unpickled: torch reads tensors alone (`weights_only`)
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -17,10 +17,11 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from certus.data.cache import default_folder
 from certus.errors import CertusError, UsageError
+from certus.networks.mobile import Mobile
 from certus.writing import make_folder, put
 
 HEAD = "head."
@@ -61,7 +62,7 @@ IMAGENET = {
 }
 
 
-def pretrained(name: str, weights: str, net: nn.Module) -> dict[str, Tensor]:
+def pretrained(name: str, weights: str, net: Mobile) -> dict[str, Tensor]:
     """The weights that the setting `weights` names, by the names of `net`."""
     return imagenet(name, net) if weights == "imagenet" else from_file(Path(weights), net)
 
@@ -71,12 +72,13 @@ def available(name: str) -> bool:
     return name in IMAGENET and (kept(name).is_file() or IMAGENET[name].path() is not None)
 
 
-def imagenet(name: str, net: nn.Module) -> dict[str, Tensor]:
+def imagenet(name: str, net: Mobile) -> dict[str, Tensor]:
     """The ImageNet weights of this network, by the names of `net`; without its head if that has other classes."""
     if name not in IMAGENET:
         raise UsageError(f"There are no ImageNet weights for network {name}: use one of {', '.join(IMAGENET)}.")
     package = IMAGENET[name]
-    if (converted := read_kept(kept(name))) is None:
+    converted = read_kept(kept(name))
+    if converted is None or converted.keys() != learnt(net).keys():
         path = package.path()
         if path is None:
             raise UsageError(
@@ -91,7 +93,7 @@ def imagenet(name: str, net: nn.Module) -> dict[str, Tensor]:
     return fitting(net, converted, kept(name))
 
 
-def from_file(path: Path, net: nn.Module) -> dict[str, Tensor]:
+def from_file(path: Path, net: Mobile) -> dict[str, Tensor]:
     """The weights in a file, safetensors or torch's, by the names of `net`; without its head if that differs."""
     return fitting(net, named_like(net, unpacked(read_file(path), path), path), path)
 
@@ -151,31 +153,46 @@ def read_kept(path: Path) -> dict[str, Tensor] | None:
 # --- names
 
 
-def named_like(net: nn.Module, found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+def named_like(net: Mobile, found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """The tensors by the names of the network: their own if they have them, else by their order.
 
-    Networks of the same layers define them in the same order. The shapes must agree, but for the head's classes.
+    Networks of the same layers define them in the same order: each convolution, then the scale, shift, mean and
+    variance of its batch norm; at last the head. The norms are folded into the convolutions.
     """
     own = learnt(net)
     if set(own) <= set(found):
         return {name: found[name] for name in own}
-    shapes = [[t.shape[1:] if n.startswith(HEAD) else t.shape for n, t in own.items()]]
-    shapes += [[t.shape[1:] if n in list(found)[-2:] else t.shape for n, t in found.items()]]
-    if shapes[0] != shapes[1]:
-        raise UsageError(f"The weights in {path} belong to another network than this one.")
-    return dict(zip(own, found.values(), strict=True))
+    tensors = [t for t in found.values() if t.ndim]  # without the norms' counters
+    *convolutions, head = [tensors[i : i + 5] for i in range(0, len(tensors), 5)] or [[]]
+    shapes = [w.shape[:1] for w, *_ in convolutions for _ in range(4)]
+    fits = len(own) == 2 * len(convolutions) + 2 == 2 * len(convolutions) + len(head)
+    if not fits or shapes != [t.shape for _, *norm in convolutions for t in norm]:
+        raise another_network(path)
+    weights = [t for w, *norm in convolutions for t in folded(w, norm, net.plan.epsilon)]
+    return dict(zip(own, [*weights, *head], strict=True))
 
 
-def fitting(net: nn.Module, weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+def folded(weight: Tensor, norm: Sequence[Tensor], epsilon: float) -> tuple[Tensor, Tensor]:
+    """s(Wx − μ) + β = (sW)x + (β − sμ) with s = γ / √(σ² + ε)."""
+    scale, shift, mean, variance = norm
+    s = scale / (variance + epsilon).sqrt()
+    return weight * s.view(-1, *[1] * (weight.ndim - 1)), shift - mean * s
+
+
+def fitting(net: Mobile, weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Those of the trunk, and those of the head if it has as many classes."""
     own = learnt(net)
     fits = all(own[n].shape == t.shape for n, t in weights.items() if n.startswith(HEAD))
     chosen = {n: t for n, t in weights.items() if fits or not n.startswith(HEAD)}
     if any(n not in own or own[n].shape != t.shape for n, t in chosen.items()):
-        raise UsageError(f"The weights in {path} belong to another network than this one.")
+        raise another_network(path)
     return chosen
 
 
-def learnt(net: nn.Module) -> dict[str, Tensor]:
+def another_network(path: Path) -> UsageError:
+    return UsageError(f"The weights in {path} belong to another network than this one.")
+
+
+def learnt(net: Mobile) -> dict[str, Tensor]:
     """What weights are about: not how the images of a data set are adapted to them."""
     return {name: t for name, t in net.state_dict().items() if not name.startswith("trunk.0.")}

@@ -155,7 +155,6 @@ def make_networks(
         if config.weights:
             assert isinstance(net, Mobile)
             net.load_state_dict(pretrained(config.network, config.weights, net), strict=False)
-            net.frozen = True
         if starts:
             set_trunk(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
