@@ -69,7 +69,7 @@ FINE: dict[str, Any] = {  # to go on from weights that were learnt on other pict
     "precision": "fp32",  # convolutions per channel gain nothing from bf16
 }
 FINE_BY_METHOD: dict[str, dict[str, Any]] = {
-    **{method: {**BY_METHOD[method], "warm_up": 0.3} for method in (*TAUGHT, "fixmatch")},
+    **{method: BY_METHOD[method] for method in (*TAUGHT, "fixmatch")},
     "supervised": {"labelled_batch": 64},
 }
 
@@ -95,6 +95,7 @@ def fine_settings(method: str, published: Mapping[str, Any]) -> dict[str, Any]:
 FEW = 1200  # steps of the usual batch below which smaller batches, and so more steps, are better
 SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labelled one of supervised learning
 PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
+FINE_PASSES, FINE_IMAGES = 3, 3_000  # of a network with weights that were learnt on other pictures
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
 TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
 STEPS = {"digits": 150}  # of a run whose length was not asked for
@@ -106,11 +107,15 @@ def usual_steps(data: str, network: str) -> int:
     return STEPS.get(data, 1500) if network == "sprint" else FINE_STEPS
 
 
-def warm_share(steps: int, batch: int, labels: int) -> float:
-    """The share of the steps that learn from labels alone: all of them where the time is short for the labels."""
-    if PASSES * labels > TOO_SHORT * batch * steps:
+def warm_share(steps: int, batch: int, labels: int, fine: bool = False) -> float:
+    """The share of the steps that learn from labels alone: all of them where the time is short for the labels.
+
+    `fine`: the network has weights that were learnt on other pictures.
+    """
+    passes, images = (FINE_PASSES, FINE_IMAGES) if fine else (PASSES, IMAGES)
+    if passes * labels > TOO_SHORT * batch * steps:
         return 1.0
-    return min(MOST, max(LEAST, IMAGES / batch / steps, PASSES * labels / batch / steps))
+    return min(MOST, max(LEAST, images / batch / steps, passes * labels / batch / steps))
 
 
 def smaller_batches(config: Config) -> Config | None:

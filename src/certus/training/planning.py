@@ -60,7 +60,7 @@ def warmed_up(config: Config, data: Dataset) -> Config:
 
 def warm_up(config: Config, steps: int, data: Dataset) -> float:
     batch = config.labelled_batch + config.unlabelled_batch
-    return warm_share(steps, batch, len(split_of(config, data).labelled))
+    return warm_share(steps, batch, len(split_of(config, data).labelled), fine=bool(config.weights))
 
 
 @dataclass(frozen=True)
