@@ -118,7 +118,7 @@ def test_vectors_are_not_mirrored_and_other_words_are_refused() -> None:
         resolve({"flip": "sometimes"})
 
 
-@pytest.mark.parametrize(("counts", "expected"), [((30, 9), "batches"), ((30, 10), "none"), ((9, 30), "batches")])
+@pytest.mark.parametrize(("counts", "expected"), [((30, 9), "logits"), ((30, 10), "none"), ((9, 30), "logits")])
 def test_uneven_labels_are_balanced(counts: tuple[int, int], expected: str) -> None:
     labels = torch.cat([torch.zeros(counts[0]), torch.ones(counts[1]), torch.full((50,), -1)]).long()
     images = torch.zeros(len(labels), 1, 8, 8, dtype=torch.uint8)
@@ -126,7 +126,7 @@ def test_uneven_labels_are_balanced(counts: tuple[int, int], expected: str) -> N
     given = {"data": "the images given", "labels": 0, "validation": 0}
     assert decide(resolve(given | {"balance": "auto"}), data).balance == expected
     assert decide(resolve(given), data).balance == "none"
-    assert decide(resolve(given | {"balance": "logits"}), data).balance == "logits"
+    assert decide(resolve(given | {"balance": "batches"}), data).balance == "batches"
 
 
 def test_a_folder_is_balanced_by_its_labels_and_pretraining_has_none(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def verdict(images: torch.Tensor, labels: torch.Tensor, seed: int = 0) -> Verdic
 def test_pictures_without_a_left_side_are_mirrored() -> None:
     found = verdict(*blobs(200, 3))
     assert found.flip
-    assert str(found).startswith("Pictures are mirrored at random: a quick model recognises 100% of the labelled")
+    assert str(found).startswith("Pictures are mirrored at random: of each class, a quick model recognises 100% as")
     assert found == verdict(*blobs(200, 3))
 
 
@@ -47,6 +47,17 @@ def test_one_pair_of_mirrored_classes_is_enough_not_to() -> None:
     assert not found.flip
     assert found.reason in ("g looks like another class in the mirror", "h looks like another class in the mirror")
     assert verdict(*blobs(240, 8)).flip
+
+
+def test_common_classes_do_not_outvote_rare_ones() -> None:
+    """Half of the classes are left or right, but have a tenth of the labels."""
+    images, labels = blobs(400, 4, sides=True)
+    rare = (labels >= 2).nonzero()[:, 0]
+    index = torch.cat([(labels < 2).nonzero()[:, 0], rare[:20]])
+    found = judge(
+        images, labels, index[torch.randperm(len(index), generator=torch.Generator().manual_seed(0))], NAMES[:4]
+    )
+    assert not found.flip
 
 
 def test_a_class_that_is_lost_is_named() -> None:

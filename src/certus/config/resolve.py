@@ -32,7 +32,7 @@ from certus.randomness import generator
 from certus.text import brief
 
 MOST_VALIDATION = 2000  # images that are held out without being asked for; they are copied into memory
-UNEVEN, UNEVEN_RATIO = "batches", 3  # what is done where a class has so many times the labels of another
+UNEVEN, UNEVEN_RATIO = "logits", 3  # what is done where a class has so many times the labels of another
 
 
 def resolve(given: Mapping[str, Any]) -> Config:

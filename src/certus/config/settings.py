@@ -55,7 +55,7 @@ class Config:
         TRAINING,
         "none",
         "against uneven classes: batches (each class is drawn equally often), logits (adjusted in the loss) or none; "
-        "auto: batches if a class has over three times the labels of another",
+        "auto: logits if a class has over three times the labels of another",
         one_of("auto", "none", "batches", "logits"),
     )
     label_noise: float = setting(DATA, 0.0, "replace this fraction of the labels by random ones", between(0, 1))

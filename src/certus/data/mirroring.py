@@ -41,16 +41,20 @@ def judge(images: Tensor, labels: Tensor, labelled: Tensor, classes: tuple[str, 
     labels = labels[labelled[:n]]
     plain, mirrored = (describe(images, labelled[:n], mirror) for mirror in (False, True))
     as_they_are, in_the_mirror = (a == labels for a in held_out_answers(plain, labels, (plain, mirrored)))
-    right, left = float(as_they_are.double().mean()), float(in_the_mirror.double().mean())
-    chance = float(labels.bincount().max()) / n  # of naming the commonest class
-    shown = f"a quick model recognises {right:.0%} of the labelled ones as they are and {left:.0%} in the mirror"
-    doubt = float((as_they_are.double() - in_the_mirror.double()).std()) / sqrt(n)
+    counts = labels.bincount(minlength=len(classes))
+    share = 1 / (len(classes) * counts[labels].double())  # every class counts the same, however many labels it has
+    right, left = (float((share * found).sum()) for found in (as_they_are, in_the_mirror))
+    chance = 1 / len(classes)
+    shown = f"of each class, a quick model recognises {right:.0%} as they are and {left:.0%} in the mirror"
+    change = as_they_are.double() - in_the_mirror.double()
+    doubt = float((share * (change - change.mean())).square().sum().sqrt())
+    chances = float(share.square().sum().sqrt()) * sqrt(max(0, right * (1 - right)))
     allowed = LOSS * (right - chance)
     if turned := lost(as_they_are, in_the_mirror, labels, len(classes)):
         return Verdict(False, f"{classes[turned[0]]} looks like another class in the mirror")
     if right - left > allowed:
         return Verdict(False, shown)
-    if right - chance < 3 * sqrt(right * (1 - right) / n) or right - left + doubt > allowed:
+    if right - chance < 3 * chances or right - left + doubt > allowed:
         return Verdict(False, f"{shown}, which is too little to tell (use `flip` if left and right do not matter)")
     return Verdict(True, shown)
 
