@@ -1,11 +1,13 @@
 """Weights that were learnt on other pictures: from a pip package that carries them, or from a file.
 
 A package's file is checked, given this project's names, and kept as safetensors in the user's cache, so that it is
-converted once. Nothing is unpickled: torch reads tensors alone (`weights_only`).
+converted once. Nothing is unpickled: torch reads tensors alone (`weights_only`). With $CERTUS_WEIGHTS that folder is
+the only place where weights are looked for.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from certus.errors import CertusError, UsageError
 from certus.networks.mobile import Mobile
 from certus.writing import make_folder, put
 
-HEAD = "head."
+HEAD, FOLDER = "head.", "CERTUS_WEIGHTS"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Package:
 
     def path(self) -> Path | None:
         """Where the file is; None if the package is not installed. The package is not imported."""
-        found = find_spec(self.module)
+        found = None if os.environ.get(FOLDER) else find_spec(self.module)
         places = (Path(folder) / self.file for folder in (found.submodule_search_locations or ())) if found else ()
         return next((path for path in places if path.is_file()), None)
 
@@ -126,7 +128,8 @@ def unpacked(data: bytes, path: Path) -> dict[str, Tensor]:
 
 
 def kept(name: str) -> Path:
-    return default_folder() / "weights-1" / f"{name}.safetensors"
+    given = os.environ.get(FOLDER)
+    return (Path(given) if given else default_folder() / "weights-1") / f"{name}.safetensors"
 
 
 def keep(path: Path, weights: Mapping[str, Tensor]) -> None:
