@@ -37,6 +37,8 @@ PRELOADED += [
     "sklearn.datasets",
     "pyarrow.parquet",
     "PIL.Image",
+    "__main__",
+    "pytest",
     "certus.report.report",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -83,6 +84,7 @@ def flag_names(options: type) -> set[str]:
     return {f.name for f in flags_of(options) if not f.metavar}
 
 
+@cache  # tyro keeps what it learns of a type for ever
 def parser_type(options: type) -> type:
     """What tyro parses: all flags side by side, each None if it is not given. Of two with one name, the first."""
     found: dict[str, Any] = {}
