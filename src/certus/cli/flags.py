@@ -98,7 +98,8 @@ def parse(command: str, options: type[Options], words: Sequence[str]) -> Options
     """The options of a command from the words after its name."""
     try:
         with redirect_stderr(io.StringIO()):  # tyro's account of an error; ours is one sentence
-            parsed: object = tyro.cli(parser_type(options), args=words, config=(DisallowNone,), add_help=False)
+            flags = parser_type(options)  # type: ignore[arg-type]
+            parsed: object = tyro.cli(flags, args=words, config=(DisallowNone,), add_help=False)
     except SystemExit:
         raise refusal(command, flags_of(options), words) from None
     given = {name: value for name, value in vars(parsed).items() if value is not None}
