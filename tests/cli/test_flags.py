@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from certus.cli.flags import Flag, argument, flag, flag_names, flags_of, many, parse, with_flags
+from certus.cli.flags import Flag, argument, flag, flag_names, flags_of, many, parse, parser_type, with_flags
 from certus.cli.main import COMMANDS, module
 from certus.cli.settings import config_flags, option_flags
 from certus.config import Config
@@ -160,3 +160,9 @@ def test_a_switch_that_may_be_auto() -> None:
         assert parse("train", kind, [*words.split(), "--data", "auto"]).settings["flip"] == expected
     with pytest.raises(UsageError, match="does not understand 'auto'"):
         parse("train", kind, ["--balanced", "auto"])
+
+
+def test_a_command_is_described_to_the_parser_once() -> None:
+    """It keeps what it learns of a type for ever, so that a program that calls certus often would grow."""
+    options = module("train").Options
+    assert parser_type(options) is parser_type(options)

@@ -94,6 +94,19 @@ def test_no_picture_can_be_read(root: Path, tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "answers.csv").exists()
 
 
+def test_what_is_no_file_is_left_out_by_name(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pictures(tmp_path, "a.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    out = tmp_path / "answers.csv"
+    assert main(["predict", str(root / "[bold]"), str(tmp_path), "--out", str(out)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    for name in ("pipe.png", "endless.png"):
+        assert f"certus: {tmp_path / name} was left out: it is not a regular file" in lines
+    assert main(["predict", str(root / "[bold]"), str(tmp_path / "pipe.png"), "--out", str(out)]) == 1
+    assert "it is not a regular file" in capsys.readouterr().err
+
+
 def test_an_ascii_locale(tmp_path: Path) -> None:
     environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     words = ["train", "--data", "moons", *QUICK, "--out", "rün🐱[bold]"]

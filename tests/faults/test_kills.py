@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults.harness import FULL, KILLED, SEED, Outcome, chosen, command, forked, unflushed
+from faults.harness import FULL, KILLED, SEED, Outcome, chosen, command, drawn_once, forked, unflushed
 from PIL import Image
 
 MOONS = "--data moons --method supervised --width 4 --labelled-batch 6 --validation 10 --threads 1 --steps 4"
@@ -80,10 +80,12 @@ class Campaign:
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.before, self.root)
 
-    def replay(self, words: list[str], check: Callable[[], None], few: int) -> Iterator[str]:
+    def replay(
+        self, words: list[str], check: Callable[[], None], few: int, do: Callable[..., int] = command
+    ) -> Iterator[str]:
         """Yields the name of each failure, after it has happened."""
         self.again()
-        whole = forked(self.root, command, str(self.root), words)
+        whole = forked(self.root, do, str(self.root), words)
         assert whole.code == 0, whole.err
         assert not litter(self.root)
         assert not unflushed(whole.operations)
@@ -93,7 +95,7 @@ class Campaign:
             for n in chosen(len(whole.operations), few):
                 self.again()
                 at = f"{failure} before operation {n} of {words[0]}: {' '.join(whole.operations[n - 1])}"
-                done = forked(self.root, command, str(self.root), words, failure=failure, at=n)
+                done = forked(self.root, do, str(self.root), words, failure=failure, at=n)
                 self.counts[failure] += 1
                 check_failure(done, failure, set(litter(self.root)) - set(litter(self.before)), at)
                 yield at
@@ -187,11 +189,11 @@ def check_outputs(campaign: Campaign, words: list[str], names: list[str]) -> Non
         new.update(contents(campaign.root, names))
         assert all(new[name] != b"old" for name in new if name == names[0])
 
-    for at in campaign.replay(words, remember, few=1):
+    for at in campaign.replay(words, remember, 1, drawn_once):
         for name, content in contents(campaign.root, names).items():
             if not Path(name).name.startswith("."):
                 assert content in (old.get(name), new[name]), (at, name)
-        after = forked(campaign.root, command, str(campaign.root), words)
+        after = forked(campaign.root, drawn_once, str(campaign.root), words)
         assert after.code == 0, (at, after.err)
         assert contents(campaign.root, names) == new, at
         assert not litter(campaign.root), at

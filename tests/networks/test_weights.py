@@ -17,6 +17,7 @@ NAME = "efficientnet-lite0"
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
+    monkeypatch.delenv("CERTUS_WEIGHTS")
     monkeypatch.setenv("CERTUS_CACHE", str(tmp_path / "cache"))
 
 
@@ -115,6 +116,15 @@ def test_from_a_file(tmp_path, form):
         torch.save({"state_dict": tensors} if form == "wrapped" else tensors, path)
     found = from_file(path, lite(4))
     assert all(torch.allclose(t, found[n]) for n, t in weights.learnt(net).items())
+
+
+def test_a_folder_of_weights_is_the_only_place(package, tmp_path, monkeypatch):
+    monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "mine"))
+    assert not available(NAME)
+    weights.keep(kept(NAME), weights.learnt(package[0]))
+    assert (tmp_path / "mine" / f"{NAME}.safetensors").is_file()
+    assert available(NAME)
+    assert torch.equal(imagenet(NAME, lite(1000))["head.weight"], package[0].head.weight)
 
 
 class Evil:

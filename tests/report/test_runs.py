@@ -32,3 +32,13 @@ def test_a_method_as_it_comes_stands_before_its_variants(tmp_path: Path) -> None
     grouped, notes = arms([*runs, RunRecord(RunFolder(tmp_path / "again"), runs[0].config)])
     assert [a.name for a in grouped] == ["supervised", "ft-ccl", "ft-ccl, metric mi", "ft-ccl, hard off"]
     assert len(notes) == 1
+
+
+def test_a_run_that_lost_its_result_is_told_from_one_under_way(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    record = RunRecord(folder, resolve({"method": "ft-ccl", "steps": 7}))
+    folder.metrics.write_text('{"epoch": 1, "step": 7, "losses": {}}\n')
+    (folder.checkpoints / "step-00000006").mkdir(parents=True)
+    assert record.read() == []
+    (folder.checkpoints / "step-00000007").mkdir()
+    assert record.read() == [f"{folder.result} is missing: continue the run, which writes it again."]

@@ -98,6 +98,33 @@ def test_an_edited_setting_is_named(
     assert "Restore" in str(error.value)
 
 
+@pytest.mark.parametrize("seal", [True, False])
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_setting_is_named_before_there_is_a_checkpoint_too(name: str, seal: bool, folder: RunFolder) -> None:
+    """The run was killed before its first save."""
+    shutil.rmtree(folder.checkpoints)
+    value, words = EDITS[name]
+    edit(folder, name, value)
+    if not seal:
+        unsealed(folder)
+    with pytest.raises(CertusError, match=words):
+        resume(folder)
+    assert not folder.is_old()
+    assert not folder.checkpoints.exists()
+
+
+def test_other_labels_and_another_model_are_noticed_before_there_is_a_checkpoint_too(folder: RunFolder) -> None:
+    shutil.rmtree(folder.checkpoints)
+    run = build(folder.load_config())
+    labels = run.labels.clone()
+    labels[run.split.labelled[0]] = (labels[run.split.labelled[0]] + 1) % 10
+    with pytest.raises(CertusError, match="images or labels are not those"):
+        Progress.of(replace(run, labels=labels), folder, observe=False)
+    run.method.state.register_buffer("another", torch.zeros(1))
+    with pytest.raises(CertusError, match="is of another model"):
+        Progress.of(run, folder, observe=False)
+
+
 def test_a_missing_setting_is_named(folder: RunFolder) -> None:
     lines = folder.config.read_text().splitlines(keepends=True)
     folder.config.write_text("".join(line for line in lines if not line.startswith("warm_up")))
@@ -155,6 +182,8 @@ def test_another_split_and_another_model_are_noticed(folder: RunFolder) -> None:
 def old(folder: RunFolder) -> RunFolder:
     """As certus 0.1.0 left it."""
     unsealed(folder)
+    begun = json.loads(folder.split.read_text())
+    folder.split.write_text(json.dumps({name: begun[name] for name in begun if name not in ("identity", "check")}))
     tensors, meta = checkpoint.read(folder.checkpoints)  # type: ignore[misc]
     shutil.rmtree(folder.checkpoints)
     checkpoint.write(folder.checkpoints, meta.pop("step"), tensors, {k: v for k, v in meta.items() if k != "identity"})

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -84,6 +85,7 @@ def flag_names(options: type) -> set[str]:
     return {f.name for f in flags_of(options) if not f.metavar}
 
 
+@cache  # tyro keeps what it learns of a type for ever
 def parser_type(options: type) -> type:
     """What tyro parses: all flags side by side, each None if it is not given. Of two with one name, the first."""
     found: dict[str, Any] = {}
@@ -98,7 +100,8 @@ def parse(command: str, options: type[Options], words: Sequence[str]) -> Options
     words, automatic = without_auto(flags_of(options), words)
     try:
         with redirect_stderr(io.StringIO()):  # tyro's account of an error; ours is one sentence
-            parsed: object = tyro.cli(parser_type(options), args=words, config=(DisallowNone,), add_help=False)
+            flags = parser_type(options)  # type: ignore[arg-type]
+            parsed: object = tyro.cli(flags, args=words, config=(DisallowNone,), add_help=False)
     except SystemExit:
         raise refusal(command, flags_of(options), words) from None
     given = {name: value for name, value in vars(parsed).items() if value is not None} | automatic

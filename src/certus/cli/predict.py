@@ -87,12 +87,12 @@ def run(options: Options) -> int:
 
 def find(path: Path) -> Iterator[Path]:
     """The picture, or all pictures in a folder and below it."""
-    if path.is_file():
+    if not path.exists():
+        raise UsageError(f"There is no folder or picture {path}.")
+    if not path.is_dir():
         yield path
         return
-    if not path.is_dir():
-        raise UsageError(f"There is no folder or picture {path}.")
-    found = [p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and not p.name.startswith(".")]
+    found = [p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and not (p.is_dir() or p.name.startswith("."))]
     if not found:
         raise UsageError(f"There are no pictures in {path}.")
     yield from found

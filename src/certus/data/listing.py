@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from certus.data.decode import FORMAT_NAMES, SUFFIXES
+from certus.data.limits import Unreadable, check_file
 from certus.errors import UsageError
 from certus.text import from_spreadsheet
 
@@ -96,7 +97,7 @@ def walk(folder: str, inside: str = "", above: frozenset[str] = frozenset()) -> 
                 if entry.is_dir():
                     yield f"{inside}{entry.name}/"
                     yield from walk(entry.path, f"{inside}{entry.name}/", above | {real})
-                elif entry.is_file() or entry.is_symlink():
+                else:
                     yield f"{inside}{entry.name}"
     except OSError as error:
         raise UsageError(f"The folder {folder} cannot be read: {error.strerror}.") from None
@@ -157,12 +158,13 @@ def read_table(root: Path, base: str, existing: set[str]) -> dict[str, str]:
     """The table in this folder: picture, relative to the root -> label. An empty label means unlabelled."""
     path = root / base / TABLE
     try:
+        check_file(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header, *rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row] or [(0, [])]
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
-    except (csv.Error, OSError) as error:
+    except (csv.Error, OSError, Unreadable) as error:
         raise UsageError(f"{path} cannot be read as a table: {error}.") from None
     columns = header[1]
     if columns.count("file") != 1 or columns.count("label") != 1:

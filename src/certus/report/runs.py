@@ -76,6 +76,8 @@ class RunRecord:
             per_epoch = steps[0] // lines[0]["epoch"] if lines else 0
             if (done and not lines) or (per_epoch and steps[-1] < done - done % per_epoch):
                 notes.append(f"{folder.metrics} holds {len(lines) or 'no'} epochs, and the run is at step {done}.")
+            if done and done >= self.config.steps:
+                notes.append(f"{folder.result} is missing: continue the run, which writes it again.")
             return notes
         if (result["method"], result["seed"]) != (self.config.method, self.config.seed):
             raise CertusError(f"{folder.result} is the result of another run than {folder.config}: restore either.")

@@ -39,7 +39,11 @@ RESULT = {
     "bytes?": int,
     "class_errors?": {"*": NUMBER},
 }
-SPLIT = {"fingerprint": str, "labelled": [int]}
+SPLIT = {
+    "fingerprint": str,
+    "labelled": [int],
+    "identity?": {"settings": {"options": {}}, "split": str, "model": str},
+}
 MODEL = {"classes": [str], "shape": [int], "mean": [NUMBER], "std": [NUMBER]}
 ENVIRONMENT = {"certus": str}
 SPREAD = ({"mean": MAYBE, "quantiles": ([NUMBER], None)}, None)

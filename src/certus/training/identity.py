@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to: its run's settings, split and model. Nothing else may continue from it."""
+"""What a run is: its settings, split and model. split.json and checkpoints keep it, and only the same may continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 5  # differences that are named
 
 
 def identity(run: Run) -> dict[str, Any]:
-    """For a checkpoint: the settings themselves, so that a difference can be named, and digests of the rest."""
+    """To be kept: the settings themselves, so that a difference can be named, and digests of the rest."""
     return {"settings": settings_of(run.config), "split": split_digest(run), "model": model_digest(run)}
 
 
@@ -44,7 +44,7 @@ def model_digest(run: Run) -> str:
 
 
 def check_identity(meta: Mapping[str, Any], run: Run, folder: Path) -> None:
-    """Refuse a checkpoint of other settings, another split or another model; those of certus 0.1.0 have no identity."""
+    """Refuse other settings, another split or another model than a run's; those of certus 0.1.0 have no identity."""
     if (trained := meta.get("identity")) is None:
         return
     check_settings(meta, run.config, folder, MOVABLE)
@@ -55,7 +55,7 @@ def check_identity(meta: Mapping[str, Any], run: Run, folder: Path) -> None:
         )
     if trained["model"] != model_digest(run):
         raise CertusError(
-            f"The checkpoint in {folder} is of another model: its tensors have other names or shapes. Continue the run "
+            f"The run in {folder} is of another model: its tensors have other names or shapes. Continue the run "
             "with the version of certus that began it."
         )
 

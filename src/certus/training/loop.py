@@ -131,6 +131,7 @@ class Progress:
         if found:
             check_identity(found[1], run, folder.path)
         if folder.exists():
+            check_identity(folder.load_split(), run, folder.path)
             folder.check_data(run)
         if found:
             progress.step = restore(run, found)

@@ -1,7 +1,7 @@
 """A run is a folder.
 
 config.toml               every setting: `certus train --config` runs it again
-split.json                which images were labelled, and which were for validation
+split.json                which images were labelled, which were for validation, and what the run began as
 model.json                classes, input shape and scale: what a model needs to answer
 environment.json          versions and machine
 metrics.jsonl             one line per epoch
@@ -18,7 +18,7 @@ import logging
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from itertools import count
@@ -36,7 +36,7 @@ from certus.methods import PRETRAINING, recipe
 from certus.training import artefacts
 from certus.training.artefacts import opened, read_record, sealed
 from certus.training.checkpoint import recorded
-from certus.training.identity import differences, settings_of
+from certus.training.identity import differences, identity, settings_of
 from certus.training.lock import Busy, locked
 from certus.training.run import Run
 from certus.writing import append, make_folder, put, put_json
@@ -163,6 +163,7 @@ class RunFolder:
                     "wrong labels": {
                         str(i): int(c) for i, c in zip(split.labelled[noisy].tolist(), seen[noisy], strict=True)
                     },
+                    "identity": identity(run),
                 }
             ),
         )
@@ -189,7 +190,7 @@ class RunFolder:
 
     def check_data(self, run: Run) -> None:
         """Refuse data that have changed since the run began."""
-        drawn = read_record(self.split, artefacts.SPLIT, LOST)
+        drawn = self.load_split()
         if (drawn["fingerprint"], drawn["labelled"]) != (run.data.fingerprint, run.split.labelled.tolist()):
             raise UsageError(
                 f"{run.config.data} has changed since the run in {self.path} began: restore the data as they were, or "
@@ -202,15 +203,25 @@ class RunFolder:
         try:
             given = Config.read_whole(self.config)
         except Altered as e:
-            trained = recorded(self.checkpoints).get("identity", {}).get("settings", {})
-            found = differences(trained, from_toml_file(self.config)[1])
+            found = differences(self.settings_at_start(), from_toml_file(self.config)[1])
             named = f"{str(e).partition(': ')[0]}: {found}." if found else str(e)
             raise CertusError(f"{named} Restore it, or start a new run with `config` {self.config}.") from None
         return resolve(with_newer(given))
 
+    def load_split(self) -> dict[str, Any]:
+        return read_record(self.split, artefacts.SPLIT, LOST)
+
+    def settings_at_start(self) -> dict[str, Any]:
+        """As the newest checkpoint or split.json has them; empty if neither can be read."""
+        kept = recorded(self.checkpoints)
+        if "identity" not in kept:
+            with suppress(CertusError):
+                kept = self.load_split()
+        return kept.get("identity", {}).get("settings", {})
+
     def is_old(self) -> bool:
-        """Whether certus 0.1.0 began it, whose run files have no seal and whose checkpoints hold no settings."""
-        return self.exists() and seal_in(from_toml_file(self.config)[0]) is None
+        """Whether certus 0.1.0 began it, whose run files have no seal and which kept the settings nowhere else."""
+        return self.exists() and seal_in(from_toml_file(self.config)[0]) is None and not self.settings_at_start()
 
     def load_result(self) -> dict[str, Any]:
         again = f"remove it and continue the run with `resume` {self.path}, which writes it again"

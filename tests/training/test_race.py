@@ -1,0 +1,119 @@
+"""Which network a folder of pictures gets."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import certus
+from certus.config import resolve
+from certus.data import load
+from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
+from certus.networks.weights import keep, kept, learnt
+from certus.training import race as races
+from certus.training.planning import complete
+from certus.training.race import PRETRAINED, SCRATCH, race, tried, wanted
+
+
+@pytest.fixture
+def weights(tmp_path, monkeypatch):
+    """Weights that anyone may have: random ones."""
+    monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "weights"))
+    torch.manual_seed(0)
+    keep(kept(PRETRAINED), learnt(Mobile(EFFICIENTNET_LITE0, 3, 4)))
+
+
+def folder_of(root: Path, labelled: int, validation: int = 0) -> dict[str, object]:
+    rng = np.random.default_rng(0)
+    parts = {"train": labelled, "val": validation} if validation else {"train": labelled}
+    for part, count in parts.items():
+        for name in ("a", "b"):
+            (root / part / name).mkdir(parents=True)
+            for i in range(count):
+                picture = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+                Image.fromarray(picture).save(root / part / name / f"{i}.png")
+    (root / "train" / "unlabelled").mkdir()
+    for i in range(8):
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(root / f"train/unlabelled/{i}.png")
+    return {"data": str(root), "threads": 1, "device": "cpu"}
+
+
+def test_only_own_pictures_whose_network_is_left_open(tmp_path):
+    given = folder_of(tmp_path / "photos", 2)
+    assert wanted(given)
+    assert wanted(given | {"network": "auto"})
+    assert not wanted(given | {"network": "sprint"})
+    assert not wanted({"data": "cifar10"})
+
+
+def test_without_weights_it_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "none"))
+    given = folder_of(tmp_path / "photos", 2)
+    found = race(given, load(given["data"]), None)
+    assert found.network == SCRATCH
+    assert "pip install certus-ssl[imagenet]" in found.why
+
+
+def test_with_few_labels_there_is_no_race(tmp_path, weights, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr(races, "tried", None)
+    given = folder_of(tmp_path / "photos", 10)
+    found = race(given, load(given["data"]), 3.0)
+    assert found.network == PRETRAINED
+    assert "few labels" in found.why
+
+
+@pytest.mark.parametrize(("scratch", "winner"), [(10.0, SCRATCH), (30.0, PRETRAINED), (20.0, PRETRAINED)])
+def test_validation_labels_decide(tmp_path, weights, monkeypatch, scratch, winner):  # noqa: ARG001
+    seen = []
+
+    def fake(given, _, minutes):
+        seen.append((given["network"], given["method"], minutes))
+        return scratch if given["network"] == SCRATCH else 20.0
+
+    monkeypatch.setattr(races, "tried", fake)
+    given = folder_of(tmp_path / "photos", 2, validation=15)
+    found = race(given | {"method": "mean-teacher", "options": {"weight": 2.0}}, load(given["data"]), 5.0)
+    assert found.network == winner
+    assert "20.0 %" in found.why
+    assert f"{scratch:.1f} %" in found.why
+    assert "30 validation pictures" in found.why
+    assert seen == [(PRETRAINED, "supervised", pytest.approx(0.4)), (SCRATCH, "supervised", pytest.approx(0.4))]
+
+
+def test_a_trial_trains_and_is_judged_on_validation_pictures(tmp_path, weights):  # noqa: ARG001
+    given = folder_of(tmp_path / "photos", 3, validation=4)
+    error = tried(given | {"network": PRETRAINED, "method": "supervised", "steps": 2}, load(given["data"]), None)
+    assert error in {100 * i / 8 for i in range(9)}
+
+
+def test_fine_tuning_starts_from_the_weights_and_answers_after_loading(tmp_path, weights):  # noqa: ARG001
+    """Also the setting `weights` with a file; a loaded run needs neither."""
+    given = folder_of(tmp_path / "photos", 3)
+    other = {"weights": str(kept(PRETRAINED))}
+    for i, more in enumerate(({}, other)):
+        settings = {**given, "network": PRETRAINED, "method": "mean-teacher", "labelled_batch": 4, **more}
+        model = certus.train(**settings, unlabelled_batch=4, steps=2, out=tmp_path / f"run-{i}")
+        kept_weights = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4))
+        moved = (model.nets[0].trunk[2].weight - kept_weights["trunk.2.weight"]).abs().max()
+        assert moved > 0.01  # the random initialisation of another seed
+        images = np.zeros((2, 32, 32, 3), np.uint8)
+        answers = model.predict(images)
+        kept(PRETRAINED).rename(tmp_path / "gone")
+        again = certus.load(tmp_path / f"run-{i}").predict(images)
+        (tmp_path / "gone").rename(kept(PRETRAINED))
+        assert np.array_equal(answers.probabilities, again.probabilities)
+        assert "pe" in answers.uncertainty
+
+
+def test_a_run_starts_from_the_trunk(tmp_path, weights):  # noqa: ARG001
+    from certus.training.build import build
+
+    given = folder_of(tmp_path / "photos", 3)
+    run = build(complete(resolve(given | {"network": PRETRAINED, "method": "mean-teacher", "steps": 1})))
+    torch.manual_seed(0)
+    expected = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4))
+    for net in (*run.method.students, *run.method.answers):
+        own = learnt(net)
+        assert all(torch.equal(own[n], t) for n, t in expected.items() if not n.startswith("head."))
