@@ -155,9 +155,9 @@ def decide(config: Config, data: Dataset) -> Config:
         raise UsageError("`device` cuda was asked for, but torch sees no GPU here: use `device` cpu.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
-    if name in NETWORKS and config.weights not in ("auto", "") and not NETWORKS[name].fixed:
+    if name in NETWORKS and config.weights and not NETWORKS[name].fixed:
         raise UsageError(f"Network {name} starts from its own initialisation: leave `weights` out.")
-    weights = ("imagenet" if name in IMAGENET else "") if config.weights == "auto" else config.weights
+    weights = config.weights or ("imagenet" if name in IMAGENET else "")
     config = decide_balance(with_validation(decide_mirroring(config, data)[0], data), data)
     return replace(
         config,

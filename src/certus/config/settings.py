@@ -66,7 +66,7 @@ class Config:
     )
     dropout: float = setting(NETWORK, 0.5, "probability of dropout", between(0, 0.95))
     weights: str = setting(
-        NETWORK, "auto", "weights to start from: imagenet, or a file; auto: imagenet where the network has them"
+        NETWORK, "", "weights to start from: imagenet, or a file; not given: imagenet where the network has them"
     )
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
