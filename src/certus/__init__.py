@@ -10,16 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Classifier", "Model", "Prediction", "__version__", "compare", "load", "register", "train"]
+__all__ = ["Classifier", "Features", "Model", "Prediction", "__version__", "compare", "load", "register", "train"]
 
 if TYPE_CHECKING:
     from certus.api import compare, train
     from certus.classifier import Classifier
+    from certus.features import Features
     from certus.methods import register
     from certus.model import Model, Prediction, load
 
 HOMES = {
     "Classifier": "certus.classifier",
+    "Features": "certus.features",
     "Model": "certus.model",
     "Prediction": "certus.model",
     "compare": "certus.api",
