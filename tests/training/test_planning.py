@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certus.config import Config, resolve
-from certus.config.engine import FEW, usual_steps, warm_share
+from certus.config.engine import FEW, PRICE, WIDER, usual_steps, warm_share
 from certus.data import load
 from certus.errors import UsageError
 from certus.training import planning
@@ -71,6 +71,19 @@ def test_warm_up_and_batches_follow_the_minutes(monkeypatch: pytest.MonkeyPatch,
     spent = config.steps * (config.warm_up * 0.2 + (1 - config.warm_up) * 0.4) * batch / 384
     assert 0.98 * 60 * minutes <= spent <= 60 * minutes
     assert batch == (192 if minutes < 10 else 384)
+
+
+def test_a_long_run_has_a_wider_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "cost", costs(0.4))
+    given = {**USUAL, "method": "mean-teacher", "width": 0}
+    short, long = (complete(resolve(given), minutes=m) for m in (3, 20))
+    assert (short.width, long.width) == (128, WIDER)
+    images = long.labelled_batch + long.unlabelled_batch
+    spent = PRICE * long.steps * (long.warm_up * 0.2 + (1 - long.warm_up) * 0.4) * images / 384
+    assert 0.98 * 1200 <= spent <= 1200
+    assert complete(resolve({**given, "width": 64}), minutes=20).width == 64
+    assert complete(resolve({**given, "network": "cnn13-small"}), minutes=20).width == 16
+    assert complete(resolve({**DIGITS, "method": "supervised", "width": 0}), minutes=20).width == 128
 
 
 def test_batches_that_were_given_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

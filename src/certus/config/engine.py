@@ -94,6 +94,8 @@ def fine_settings(method: str, published: Mapping[str, Any]) -> dict[str, Any]:
 
 FEW = 1200  # steps of the usual batch below which smaller batches, and so more steps, are better
 SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labelled one of supervised learning
+LONG = 400_000  # images that a run sees, from which on a wider network is better
+WIDER, PRICE = 192, 1.9  # its width, and the time of its step relative to that of the usual width
 PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
 FINE_PASSES, FINE_IMAGES = 3, 3_000  # of a network with weights that were learnt on other pictures
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from certus.config import Config, decide, split_of, steps_per_epoch
-from certus.config.engine import FEW, smaller_batches, usual_steps, warm_share
+from certus.config.engine import FEW, LONG, PRICE, WIDER, smaller_batches, usual_steps, warm_share
 from certus.config.presets import epochs_for
 from certus.config.settings import MOST_STEPS
 from certus.data import Dataset, Part, load
@@ -43,7 +43,7 @@ def complete_on(
     if decided.steps:
         return warmed_up(decided, data)
     if minutes is not None:
-        return within(decided, data, minutes, choose_threads=not config.threads, make=make)
+        return within(decided, data, minutes, not config.threads, not config.width, make)
     if epochs is None and (config.network == "sprint" or decided.weights):
         return warmed_up(replace(decided, steps=usual_steps(config.data, config.network)), data)
     wanted = epochs_for(config.data) if epochs is None else epochs
@@ -86,13 +86,19 @@ class Cost:
 
 
 def within(
-    config: Config, data: Dataset, minutes: float, choose_threads: bool, make: MakeNetwork | None = None
+    config: Config,
+    data: Dataset,
+    minutes: float,
+    choose_threads: bool,
+    choose_width: bool,
+    make: MakeNetwork | None = None,
 ) -> Config:
     """With as many steps as fit, by timing a few on a copy that is thrown away; the timing is part of the minutes.
 
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
-    wait for each other at every operation. Where few steps fit, batches are smaller. Only those are timed then: a step
-    of the usual batch takes longer in proportion to its images, or a little less.
+    wait for each other at every operation. `choose_width`: where many steps fit, the network is wider, at a known price.
+    Where few fit, batches are smaller. Only those are timed: a step of the usual batch takes longer in proportion to its
+    images, or a little less.
     """
     began, budget = time.process_time(), 60 * minutes
 
@@ -109,8 +115,16 @@ def within(
     threads = min(costs, key=lambda n: costs[n].full)
     found = costs[threads]
     images = [images_in_a_step((c.labelled_batch, c.unlabelled_batch), found.sees) for c in (config, timed)]
-    usual = fitted(replace(config, threads=threads), found.times(images[0] / images[1]))
-    return fitted(replace(timed, threads=threads), found) if timed != config and usual.steps < FEW else usual
+
+    def planned(width: int, price: float) -> Config:
+        usual, smaller = (replace(c, threads=threads, width=width) for c in (config, timed))
+        plan = fitted(usual, found.times(price * images[0] / images[1]))
+        return fitted(smaller, found.times(price)) if smaller != usual and plan.steps < FEW else plan
+
+    plan = planned(config.width, 1.0)
+    many = choose_width and config.network == "sprint" and found.sees == "both" and plan.warm_up < 1
+    many = many and plan.steps * images_in_a_step((plan.labelled_batch, plan.unlabelled_batch), found.sees) >= LONG
+    return planned(WIDER, PRICE) if many and config.width < WIDER else plan
 
 
 def cost(config: Config, data: Dataset, make: MakeNetwork | None = None) -> Cost:
