@@ -96,9 +96,9 @@ def within(
     """With as many steps as fit, by timing a few on a copy that is thrown away; the timing is part of the minutes.
 
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
-    wait for each other at every operation. `choose_width`: where many steps fit, the network is wider, at a known price.
-    Where few fit, batches are smaller. Only those are timed: a step of the usual batch takes longer in proportion to its
-    images, or a little less.
+    wait for each other at every operation. `choose_width`: where many steps fit, the network is wider, at a known
+    price. Where few fit, batches are smaller. Only those are timed: a step of the usual batch takes longer in
+    proportion to its images, or a little less.
     """
     began, budget = time.process_time(), 60 * minutes
 
