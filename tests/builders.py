@@ -15,6 +15,7 @@ from certus.config import Config
 from certus.core.schedules import Clock
 from certus.core.step import Batch, Step
 from certus.methods import METHODS
+from certus.networks import NETWORKS
 from certus.networks.cnn13 import CNN13
 from certus.networks.mlp import MLP
 from certus.training.build import build
@@ -28,7 +29,20 @@ SETTINGS = {
     "digits": {"dropout": 0.2, "translate": 0, "noise": 0.5, "learning_rate": 0.2},
 }
 # small inputs by network
-SHAPES = {"cnn13": (3, 16, 16), "cnn13-small": (1, 8, 8), "wrn-28": (3, 8, 8), "sprint": (3, 8, 8), "mlp": (5,)}
+SHAPES = {
+    "cnn13": (3, 16, 16),
+    "cnn13-small": (1, 8, 8),
+    "wrn-28": (3, 8, 8),
+    "sprint": (3, 8, 8),
+    "mlp": (5,),
+    "efficientnet-lite0": (3, 8, 8),
+    "mobilenet-v2": (1, 8, 8),
+}
+
+
+def narrow(name: str, width: int) -> int:
+    """This width, or that of a network which has only one."""
+    return NETWORKS[name].width if NETWORKS[name].fixed else width
 
 
 def plain_config(method: str, options: Mapping[str, Any] | None = None, **settings: Any) -> Config:

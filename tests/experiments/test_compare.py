@@ -40,10 +40,13 @@ def test_compare_prints_a_table_and_writes_results_and_a_picture(
         assert f"{entry['mean']:.2f} ± {entry['std']:.2f}" in shown
         for seed, error in entry["test_error"].items():
             assert RunFolder(tmp_path / "out" / f"{name}-seed{seed}").load_result()["test_error"] == error
-    splits = {
-        seed: {(tmp_path / "out" / f"{name}-seed{seed}" / "split.json").read_text() for name in ("supervised", "pi")}
-        for seed in (0, 1)
-    }
+    parts = ("labelled", "validation", "unlabelled", "wrong labels")
+
+    def split(name: str, seed: int) -> str:
+        found = RunFolder(tmp_path / "out" / f"{name}-seed{seed}").load_split()
+        return str([found[part] for part in parts])
+
+    splits = {seed: {split(name, seed) for name in ("supervised", "pi")} for seed in (0, 1)}
     assert all(len(texts) == 1 for texts in splits.values())  # the same split for every method at a seed
     assert splits[0] != splits[1]
     assert imread(tmp_path / "out" / "comparison.png").shape[2] == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from builders import narrow
 
 from certus.errors import UsageError
 from certus.networks import NETWORKS, network, suitable, suitable_width
@@ -20,24 +21,20 @@ SHAPES = {
 }
 
 
-def width(name: str, small: int) -> int:
-    return NETWORKS[name].width if NETWORKS[name].fixed else small
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_maps_inputs_to_logits_through_features_and_head(name: str) -> None:
-    net = network(name, SHAPES[name], classes=7, width=width(name, 4), dropout=0.5).eval()
+    net = network(name, SHAPES[name], classes=7, width=narrow(name, 4), dropout=0.5).eval()
     x = torch.randn(3, *SHAPES[name])
     assert net(x).shape == (3, 7)
     assert torch.equal(net.head(net.features(x)), net(x))
     assert has_dropout(net)
-    assert not has_dropout(network(name, SHAPES[name], 7, width(name, 4), 0.0))
+    assert not has_dropout(network(name, SHAPES[name], 7, narrow(name, 4), 0.0))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_parameter_is_used(name: str) -> None:
     torch.manual_seed(0)
-    net = network(name, SHAPES[name], classes=3, width=width(name, 8), dropout=0.1)
+    net = network(name, SHAPES[name], classes=3, width=narrow(name, 8), dropout=0.1)
     net(torch.randn(4, *SHAPES[name])).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from builders import SHAPES
+from builders import SHAPES, narrow
 from torch import nn
 
 from certus.networks import NETWORKS, network
@@ -11,6 +11,7 @@ from certus.networks.modes import dropout_only, has_dropout
 from certus.networks.stages import stages
 
 SITES = {"cnn13": 2, "cnn13-small": 2, "wrn-28": 12, "sprint": 2, "mlp": 2}
+SITES |= {"efficientnet-lite0": 1, "mobilenet-v2": 1}
 
 
 def compose(parts, x):
@@ -36,7 +37,7 @@ def fused(net):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_stages_of_every_bundled_network_are_the_network(name, form):
     torch.manual_seed(0)
-    net = form(network(name, SHAPES[name], 4, 4, 0.5))
+    net = form(network(name, SHAPES[name], 4, narrow(name, 4), 0.5))
     whole, composed = both(net, torch.randn(3, *SHAPES[name]))
     assert torch.equal(whole, composed)
     first, *later = stages(net)

@@ -46,6 +46,7 @@ def test_only_own_pictures_whose_network_is_left_open(tmp_path):
     assert wanted(given | {"network": "auto"})
     assert not wanted(given | {"network": "sprint"})
     assert not wanted({"data": "cifar10"})
+    assert not wanted({})
 
 
 def test_without_weights_it_says_what_is_missing(tmp_path, monkeypatch):

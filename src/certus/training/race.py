@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from certus.config import resolve, split_of
+from certus.config import Config, resolve, split_of
 from certus.data import Dataset, is_folder
 from certus.networks.weights import IMAGENET, available
 from certus.training.build import build_on
@@ -38,7 +38,9 @@ class Race:
 
 def wanted(given: Mapping[str, Any]) -> bool:
     """Whether the network is left open, and there is something to choose from: own pictures, without a GPU."""
-    return given.get("network", "auto") == "auto" and is_folder(str(given.get("data", ""))) and not on_gpu(given)
+    return (
+        given.get("network", "auto") == "auto" and is_folder(str(given.get("data", Config.data))) and not on_gpu(given)
+    )
 
 
 def on_gpu(given: Mapping[str, Any]) -> bool:
