@@ -1,5 +1,6 @@
 """Weights learnt elsewhere: from a package, from a file, in the cache; and what is refused."""
 
+import os
 from dataclasses import replace
 from hashlib import sha256
 
@@ -125,6 +126,13 @@ def test_a_folder_of_weights_is_the_only_place(package, tmp_path, monkeypatch):
     assert (tmp_path / "mine" / f"{NAME}.safetensors").is_file()
     assert available(NAME)
     assert torch.equal(imagenet(NAME, lite(1000))["head.weight"], package[0].head.weight)
+
+
+def test_a_pipe_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "w.pth")
+    for path in (tmp_path / "w.pth", tmp_path):
+        with pytest.raises(UsageError, match="no regular file"):
+            from_file(path, lite())
 
 
 class Evil:

@@ -104,6 +104,8 @@ def from_file(path: Path, net: Mobile) -> dict[str, Tensor]:
 
 def read_file(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # to read a pipe would wait for ever
+            raise UsageError(f"The weights {path} are no regular file.")
         return path.read_bytes()
     except OSError as e:
         raise UsageError(f"The weights {path} cannot be read: {e.strerror or e}.") from None
