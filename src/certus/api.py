@@ -103,7 +103,7 @@ def train(
         found = race(chosen, load_data(config.data, config.data_dir, config.size, config.fit), minutes)
         notices.info(found.why)
         config = resolve({**chosen, "network": found.network})
-        minutes = minutes and max(minutes / 2, minutes - found.minutes)
+        minutes = found.left(minutes)
     config = complete(config, epochs, minutes)
     with RunFolder.new(out, config) as folder:
         train_run(build(config), folder, listen)

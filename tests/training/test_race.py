@@ -14,7 +14,7 @@ from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
 from certus.networks.weights import keep, kept, learnt
 from certus.training import race as races
 from certus.training.planning import complete
-from certus.training.race import PRETRAINED, SCRATCH, race, tried, wanted
+from certus.training.race import PRETRAINED, SCRATCH, Race, race, tried, wanted
 
 
 @pytest.fixture
@@ -45,8 +45,17 @@ def test_only_own_pictures_whose_network_is_left_open(tmp_path):
     assert wanted(given)
     assert wanted(given | {"network": "auto"})
     assert not wanted(given | {"network": "sprint"})
+    assert not wanted(given | {"init": "a-run"})
+    assert not wanted(given | {"width": 64})
+    assert not wanted(given | {"method": "rotation"})
     assert not wanted({"data": "cifar10"})
     assert not wanted({})
+
+
+def test_the_race_is_part_of_the_minutes():
+    assert Race("sprint", "", minutes=1.5).left(10.0) == 8.5
+    assert Race("sprint", "", minutes=1.5).left(2.0) == 1.0
+    assert Race("sprint", "", minutes=1.5).left(None) is None
 
 
 def test_without_weights_it_says_what_is_missing(tmp_path, monkeypatch):

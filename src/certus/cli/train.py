@@ -116,7 +116,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
             found_network = race(given, data, minutes, announce)
         console.print(found_network.why, soft_wrap=True, markup=False)
         config = resolve({**given, "network": found_network.network})
-        minutes = minutes and max(minutes / 2, minutes - found_network.minutes)
+        minutes = found_network.left(minutes)
     config, verdict = decide_mirroring(config, data)
     estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
     for remark in filter(None, (verdict, estimate)):

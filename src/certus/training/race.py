@@ -14,6 +14,7 @@ from typing import Any
 
 from certus.config import Config, resolve, split_of
 from certus.data import Dataset, is_folder
+from certus.methods import PRETRAINING
 from certus.networks.weights import IMAGENET, available
 from certus.training.build import build_on
 from certus.training.loop import fit
@@ -35,12 +36,19 @@ class Race:
     why: str
     minutes: float = 0.0  # that it took
 
+    def left(self, minutes: float | None) -> float | None:
+        """Of these, for the run itself: half of them at least."""
+        return minutes and max(minutes / 2, minutes - self.minutes)
+
 
 def wanted(given: Mapping[str, Any]) -> bool:
-    """Whether the network is left open, and there is something to choose from: own pictures, without a GPU."""
-    return (
-        given.get("network", "auto") == "auto" and is_folder(str(given.get("data", Config.data))) and not on_gpu(given)
-    )
+    """Whether the network is left open, and there is something to choose from: own pictures, without a GPU.
+
+    A run of pretraining, and one that starts from such a run, have the network that learns without weights.
+    """
+    open_still = given.get("network", "auto") == "auto" and not given.get("init") and not given.get("width")
+    own = is_folder(str(given.get("data", Config.data))) and given.get("method") not in PRETRAINING
+    return open_still and own and not on_gpu(given)
 
 
 def on_gpu(given: Mapping[str, Any]) -> bool:
