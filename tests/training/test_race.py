@@ -1,5 +1,6 @@
 """Which network a folder of pictures gets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 
 import certus
 from certus.config import resolve
-from certus.data import load
+from certus.data import Part, load
 from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
 from certus.networks.weights import keep, kept, learnt
 from certus.training import race as races
@@ -72,6 +73,9 @@ def test_with_few_labels_there_is_no_race(tmp_path, weights, monkeypatch):  # no
     found = race(given, load(given["data"]), 3.0)
     assert found.network == PRETRAINED
     assert "few labels" in found.why
+    colour = load(given["data"])
+    grey = replace(colour, train=Part(colour.train.images[:, :1], colour.train.labels))
+    assert race(given, grey, 3.0).network == SCRATCH
 
 
 @pytest.mark.parametrize(("scratch", "winner"), [(10.0, SCRATCH), (30.0, PRETRAINED), (20.0, PRETRAINED)])

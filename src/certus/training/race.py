@@ -67,6 +67,8 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
     plain |= {"method": "supervised"}
     whole = complete_on(data, resolve({**plain, "network": SCRATCH, "steps": 1}))
     count = len(split_of(whole, data).validation) or len(data.validation or ())
+    if count < ENOUGH and data.shape[0] == 1:
+        return Race(SCRATCH, f"Network: {SCRATCH}, from scratch, because ImageNet has no grey pictures like these")
     if count < ENOUGH:
         return Race(PRETRAINED, f"Network: {PRETRAINED} with ImageNet weights, which is usually best with few labels")
     each = min(MOST, max(LEAST, SHARE * minutes)) if minutes else UNKNOWN
