@@ -141,7 +141,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fit(run)
         mean, std = data.scale
         pixels = Pixels.of(data.train.images)
-        return Model(run.method.answers, data.classes, data.shape, mean, std, mirror=run.config.mirror, pixels=pixels)
+        return Model(
+            nets=run.method.answers,
+            classes=data.classes,
+            shape=data.shape,
+            mean=mean,
+            std=std,
+            mirror=run.config.mirror,
+            witnesses=run.method.witnesses,
+            pixels=pixels,
+        )
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """The probability of each class, of shape (n, n_classes)."""
@@ -153,13 +162,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.classes_[self._answer(X, 0).labels]
 
-    def uncertainty(self, X: Any, metric: str = "pe") -> NDArray[np.float32]:
+    def uncertainty(self, X: Any, metric: str = "auto") -> NDArray[np.float32]:
         """How uncertain each answer is, of shape (n,): larger means less sure.
 
-        `metric` is pv, ev, pe, mi or pr of Monte-Carlo draws, or confidence (1 − max p of one clean pass).
+        `metric` is pv, ev, pe, mi or pr of Monte-Carlo draws, confidence (1 − max p of one clean pass), or witness
+        (what the network answered before it learnt from unlabelled rows is looked at, too; for methods with a
+        warm-up). auto: witness if there is one, else pe.
         """
         check_is_fitted(self)
-        return self._answer(X, self.draws).uncertainty[metric]
+        answered = self._answer(X, self.draws)
+        return answered.uncertainty[answered.metric if metric == "auto" else metric]
 
     def _answer(self, X: Any, draws: int) -> Prediction:
         image = len(self.model_.shape) == 3

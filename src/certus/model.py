@@ -5,7 +5,7 @@ It needs the run's folder alone, not the data that it was trained on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from certus.certainty.metrics import rank, unconfidence
+from certus.certainty.metrics import best, rank, unconfidence, witnessed_entropy
 from certus.core.build_context import BuildContext
 from certus.data.arrays import Pixels
 from certus.errors import CertusError, UsageError
@@ -39,7 +39,8 @@ class Prediction:
     probabilities : array of shape (N, C)
     uncertainty : dict of str to array of shape (N,)
         Larger means less sure. `confidence` is 1 − max p of one clean pass; `pv`, `ev`, `pe`, `mi` and `pr` come from
-        Monte-Carlo draws, and are there if the network has dropout and `draws` > 0.
+        Monte-Carlo draws, and are there if the network has dropout and `draws` > 0; `witness` also looks at what the
+        network answered before it learnt from unlabelled images, and is there if the run had a warm-up.
     classes : tuple of str
         The names of the classes.
     """
@@ -54,9 +55,14 @@ class Prediction:
         """The name of the most likely class of each image."""
         return [self.classes[i] for i in self.labels]
 
-    def rank(self, metric: str = "pe") -> NDArray[np.int64]:
-        """(N,) 1 = the image with the most certain answer."""
-        return rank(torch.from_numpy(self.uncertainty[metric])).numpy()
+    @property
+    def metric(self) -> str:
+        """The uncertainty that finds wrong answers best, of those that there are."""
+        return best(self.uncertainty)
+
+    def rank(self, metric: str = "auto") -> NDArray[np.int64]:
+        """(N,) 1 = the image with the most certain answer, by this uncertainty; auto: by `metric`."""
+        return rank(torch.from_numpy(self.uncertainty[self.metric if metric == "auto" else metric])).numpy()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -81,6 +87,8 @@ class Model:
         Where the run is saved.
     mirror : bool
         Whether it answers with the mean over each image and its mirror image.
+    witnesses : tuple of Module
+        What each network was when it knew labels alone; empty for a run without a warm-up.
     pixels : Pixels
         The range of the pixels that it was trained on. Data sets and folders have bytes, 0 to 255.
     """
@@ -93,6 +101,7 @@ class Model:
     result: Mapping[str, Any] | None = None
     folder: Path | None = None
     mirror: bool = False
+    witnesses: tuple[nn.Module, ...] = ()
     pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
 
     def normalised(self, images: Tensor) -> Tensor:
@@ -122,16 +131,21 @@ class Model:
 
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""
-        mean = torch.stack([probabilities(net, self.normalised, images, self.mirror) for net in self.nets]).mean(0)
+        mean = self.mean_answer(self.nets, images)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
             uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.mirror)
+        if self.witnesses:
+            uncertainty["witness"] = witnessed_entropy(mean, self.mean_answer(self.witnesses, images))
         return Prediction(
             labels=mean.argmax(1).numpy(),
             probabilities=mean.numpy(),
             uncertainty={name: u.numpy() for name, u in uncertainty.items()},
             classes=self.classes,
         )
+
+    def mean_answer(self, nets: Sequence[nn.Module], images: Tensor) -> Tensor:
+        return torch.stack([probabilities(net, self.normalised, images, self.mirror) for net in nets]).mean(0)
 
     def __repr__(self) -> str:
         inputs = "×".join(map(str, self.shape))
@@ -188,7 +202,7 @@ def load(folder: str | Path) -> Model:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}
     try:
-        for net in method.answers:
+        for net in (*method.answers, *method.witnesses):
             net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
     except RuntimeError:
         raise CertusError(
@@ -197,4 +211,14 @@ def load(folder: str | Path) -> Model:
     channels_first = (1, -1, *[1] * (len(shape) - 1))
     mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
     result = found.load_result() if found.finished() else None
-    return Model(method.answers, tuple(about["classes"]), shape, mean, std, result, found.path, config.mirror)
+    return Model(
+        nets=method.answers,
+        classes=tuple(about["classes"]),
+        shape=shape,
+        mean=mean,
+        std=std,
+        result=result,
+        folder=found.path,
+        mirror=config.mirror,
+        witnesses=method.witnesses,
+    )

@@ -13,11 +13,13 @@ from hypothesis.extra import numpy as hnp
 
 from certus.certainty.metrics import (
     METRICS,
+    best,
     mutual_information,
     predictive_ratio,
     predictive_variance,
     rank,
     unconfidence,
+    witnessed_entropy,
 )
 
 EPS = 1e-9
@@ -165,3 +167,20 @@ def test_ties_keep_their_order_in_a_large_batch():
     u = torch.arange(2000) % 3 / 10.0
     expected = sorted(range(2000), key=u.tolist().__getitem__)  # stable
     assert rank(u).argsort().tolist() == expected
+
+
+@given(p=draws())
+def test_a_witness_that_agrees_adds_nothing_and_one_that_differs_adds_doubt(p):
+    answer, witness = p[0], p[-1]
+    found = witnessed_entropy(answer, witness)
+    expected = [entropy(mean(pair)) for pair in zip(answer.tolist(), witness.tolist(), strict=True)]
+    assert found.tolist() == pytest.approx(expected, abs=EPS)
+    own = [torch.tensor([entropy(row) for row in each.tolist()]) for each in (answer, witness)]
+    assert (found >= (own[0] + own[1]) / 2 - 1e-6).all()
+    assert witnessed_entropy(answer, answer).tolist() == pytest.approx(own[0].tolist(), abs=1e-6)
+
+
+def test_answers_are_ranked_by_the_best_uncertainty_that_there_is():
+    assert best(["confidence", "pv", "pe", "witness"]) == "witness"
+    assert best(["confidence", "pv", "pe"]) == "pe"
+    assert best(["confidence", "labels"]) == "confidence"

@@ -212,7 +212,7 @@ def test_data_lists_the_data_sets(capsys: pytest.CaptureFixture[str]) -> None:
         ("evaluate", "certus evaluate needs the folder of a run."),
         ("evaluate no-such", "no-such holds no run"),
         ("evaluate no-such --draws -1", "--draws must be at least 0, but is -1."),
-        ("evaluate no-such --draws 0", "Without draws there is no pe to rank by: use --metric confidence."),
+        ("evaluate no-such --draws 0 --metric pe", "Without draws there is no pe to rank by: use --metric confidence."),
         ("evaluate no-such --metric vp", "There is no metric 'vp'."),
         ("predict", "certus predict needs the folder of a run, and a folder of pictures or one picture."),
         ("report", "certus report needs the folder of a run, or of a comparison."),

@@ -194,7 +194,7 @@ def test_the_model_needs_no_data(trained: Path, tmp_path: Path) -> None:
         ("predict {run} nowhere", "There is no folder or picture nowhere"),
         ("predict {run} {photos} --out p.txt", "There is no file type '.txt'"),
         ("predict {run} {photos} --metric vp", "There is no metric 'vp'"),
-        ("predict {run} {photos} --draws 0", "Without draws there is no pe to rank by"),
+        ("predict {run} {photos} --draws 0 --metric pe", "Without draws there is no pe to rank by"),
         ("predict {run} {photos} --top 0", "--top must be at least 1"),
         ("predict nowhere {photos}", "nowhere holds no run"),
         ("train --data nowhere/", "There is no folder"),

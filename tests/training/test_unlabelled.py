@@ -58,7 +58,7 @@ def test_every_unlabelled_image_is_asked_once_and_nothing_else_changes(tmp_path:
         assert own.tolist() == sorted(others)
     assert len(answers["labels"]) == drawn["unlabelled"] == len(own)
     assert torch.equal(answers["labels"], data.train.labels[own])
-    assert answers.keys() == load_file(folder.predictions).keys() == {"probabilities", "labels", *METRICS}
+    assert answers.keys() == load_file(folder.predictions).keys() == {"probabilities", "labels", "witness", *METRICS}
     images = data.train.images[own]
     with threads(1):
         naive = [evaluate.probabilities(net, trained.normalised, images) for net in trained.nets]

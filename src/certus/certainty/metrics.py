@@ -5,7 +5,7 @@ Every metric maps probabilities (T, B, C) to (B,). 0·log 0 = 0, variances are p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
@@ -45,6 +45,11 @@ def unconfidence(probabilities: Tensor) -> Tensor:
     return 1.0 - probabilities.amax(-1)
 
 
+def witnessed_entropy(answer: Tensor, witness: Tensor) -> Tensor:
+    """−Σ_c μ_c log μ_c, μ = the mean of a clean answer (B, C) and of the witness's: large where they differ, too."""
+    return predictive_entropy(torch.stack([answer, witness]))
+
+
 def rank(uncertainty: Tensor) -> Tensor:
     """R_i = 1 … B by ascending uncertainty: 1 is the most certain image. Ties keep their order in the batch."""
     order = uncertainty.argsort(stable=True)
@@ -60,3 +65,10 @@ METRICS: dict[str, Callable[[Tensor], Tensor]] = {
     "mi": mutual_information,
     "pr": predictive_ratio,
 }
+UNDRAWN = ("confidence", "witness")  # uncertainties that need no draws
+BEST_FIRST = ("witness", "pe", "confidence")
+
+
+def best(names: Collection[str]) -> str:
+    """Of these uncertainties the one that finds wrong answers best (docs/certainty.md)."""
+    return next(name for name in BEST_FIRST if name in names)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from certus.certainty import scores
-from certus.certainty.metrics import METRICS
+from certus.certainty.metrics import METRICS, UNDRAWN
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.config import Config
@@ -26,6 +26,7 @@ from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
 
 MOST_DRAWS = 100_000
+KINDS = "auto (the best that the run has), pv, ev, pe, mi, pr, confidence or witness"
 SHARES = [x / 10 for x in range(1, 11)]
 
 
@@ -41,7 +42,7 @@ class Options:
     data: str | None = flag("another data set, or a folder of pictures", None, "the run's")
     data_dir: str | None = flag("folder of the data set's files", None, "the run's")
     draws: int = flag("Monte-Carlo draws from which certainty is computed", 10)
-    metric: str = flag("certainty by which answers are chosen: pv, ev, pe, mi, pr or confidence", "pe")
+    metric: str = flag(f"certainty by which answers are chosen: {KINDS}", "auto")
     json: bool = flag("print the numbers as JSON", False)
 
 
@@ -56,7 +57,7 @@ def run(options: Options) -> int:
     root = config.data_dir if options.data_dir is None else options.data_dir
     test = test_part(name, root, config, model)
     with threads(config.threads):
-        alone = [replace(model, nets=(net,)) for net in model.nets]
+        alone = [replace(model, nets=(net,), witnesses=model.witnesses[i : i + 1]) for i, net in enumerate(model.nets)]
         predictions = [m.predict(test.images, options.draws, config.seed) for m in alone]
     result: dict[str, Any] = {
         "run": str(folder.path),
@@ -81,11 +82,19 @@ def run(options: Options) -> int:
 
 def check_certainty(metric: str, draws: int) -> None:
     """Refuse a metric that cannot be computed from so many draws."""
-    if metric not in (*METRICS, "confidence"):
-        raise unknown("metric", metric, (*METRICS, "confidence"))
+    if metric not in (known := ("auto", *METRICS, *UNDRAWN)):
+        raise unknown("metric", metric, known)
     at_least(0, MOST_DRAWS)("draws", draws)
-    if not draws and metric != "confidence":
+    if not draws and metric in METRICS:
         raise UsageError(f"Without draws there is no {metric} to rank by: use --metric confidence.")
+
+
+def chosen_metric(metric: str, prediction: Prediction) -> str:
+    """The one that is meant, which these answers must have."""
+    name = prediction.metric if metric == "auto" else metric
+    if name not in prediction.uncertainty:
+        raise unknown("metric of this run", name, prediction.uncertainty)
+    return name
 
 
 def show(result: dict[str, Any]) -> None:
@@ -138,8 +147,7 @@ def class_means(predictions: Sequence[Prediction], test: Part, classes: tuple[st
 
 def coverage(predictions: Sequence[Prediction], test: Part, metric: str) -> dict[str, Any]:
     """The error among the most certain 10 %, 20 %, … of the answers."""
-    if metric not in predictions[0].uncertainty:
-        raise unknown("metric of this run", metric, predictions[0].uncertainty)
+    metric = chosen_metric(metric, predictions[0])
     curves = [
         scores.risk_coverage(
             torch.from_numpy(p.probabilities), test.labels, torch.from_numpy(p.uncertainty[metric]), SHARES

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from certus.cli.evaluate import check_certainty
+from certus.cli.evaluate import KINDS, check_certainty, chosen_metric
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.data.decode import SUFFIXES, stream
@@ -24,7 +24,7 @@ from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
 from certus.writing import put
 
-WRITTEN = ("pv", "ev", "pe", "mi")
+WRITTEN = ("pv", "ev", "pe", "mi", "witness")
 BATCH = 256
 Row = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Options:
     out: Path = flag("the file of answers: .csv, .json or .parquet", Path("predictions.csv"))
     top: int = flag("how many classes are named for each picture", 1)
     draws: int = flag("Monte-Carlo draws from which certainty is computed; 0: none", 10)
-    metric: str = flag("certainty by which the answers are ranked: pv, ev, pe, mi, pr or confidence", "pe")
+    metric: str = flag(f"certainty by which the answers are ranked: {KINDS}", "auto")
 
 
 def run(options: Options) -> int:
@@ -58,6 +58,7 @@ def run(options: Options) -> int:
         raise UsageError(f"{folder.path} was trained on vectors: it cannot label pictures.")
     paths = sorted(find(options.pictures))
     rows: list[Row] = []
+    metric = options.metric
     uncertainty: list[float] = []
     skipped: list[tuple[Path, str]] = []
     with threads(config.threads):
@@ -71,9 +72,8 @@ def run(options: Options) -> int:
             if predictions is None:
                 continue
             rows += [row(options.pictures, path, predictions, i, options.top) for i, path in enumerate(names)]
-            if options.metric not in predictions.uncertainty:  # a network without dropout
-                raise unknown("metric of this run", options.metric, predictions.uncertainty)
-            uncertainty += predictions.uncertainty[options.metric].tolist()
+            metric = chosen_metric(options.metric, predictions)
+            uncertainty += predictions.uncertainty[metric].tolist()
     for path, why in skipped:
         print(f"certus: {path} was left out: {why}", file=sys.stderr)
     if not rows:
@@ -81,7 +81,7 @@ def run(options: Options) -> int:
     for rank, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
         rows[i]["rank"] = rank
     WRITERS[options.out.suffix](options.out, rows)
-    print(f"{len(rows):,} pictures in {options.out}, ranked by {options.metric}: 1 is the most certain.")
+    print(f"{len(rows):,} pictures in {options.out}, ranked by {metric}: 1 is the most certain.")
     return 0
 
 

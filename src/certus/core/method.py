@@ -32,6 +32,7 @@ class Method:
     answers: tuple[nn.Module, ...]
     followers: tuple[Follower, ...] = ()
     sees: Sees = "both"
+    witnesses: tuple[nn.Module, ...] = ()  # of each answering network, what it was when it knew labels alone
     pace: Callable[[float], float] | None = None  # fraction of the run done -> factor of the rate; None: the run's
 
     def losses(self, step: Step) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from certus.certainty.metrics import METRICS
+from certus.certainty.metrics import METRICS, UNDRAWN
 from certus.certainty.scores import calibration_error, risk_coverage, wrong
 from certus.report.figure import INK, SERIES, ReportFigure, canvas, legend, look, name_points, slug
 from certus.report.measures import (
@@ -145,7 +145,7 @@ def rankings(runs: Sequence[dict[str, Tensor]]) -> dict[str, Ranking]:
     size = bin_size(min((len(answers["labels"]) for answers in runs), default=0))
     missed = [wrong(answers["probabilities"], answers["labels"]) for answers in runs]
     found = {}
-    for name in (*METRICS, "confidence"):
+    for name in (*METRICS, *UNDRAWN):
         if runs and all(name in answers for answers in runs):
             binned = [ranked_bins(1 - m, answers[name], size) for m, answers in zip(missed, runs, strict=True)]
             areas = [auroc(m, answers[name]) for m, answers in zip(missed, runs, strict=True)]
@@ -159,13 +159,13 @@ def rankings(runs: Sequence[dict[str, Tensor]]) -> dict[str, Ranking]:
 
 def draw_ranking(axes: Axes, name: str, accuracy: Sequence[float], label: str) -> None:
     """The accuracy in bins ranked by this uncertainty."""
-    names = (*METRICS, "confidence")
-    dashes = "--" if name in ("pr", "confidence") else "-"
+    names = (*METRICS, *UNDRAWN)
+    dashes = "--" if name in ("pr", *UNDRAWN) else "-"
     axes.plot(range(1, len(accuracy) + 1), accuracy, label=label, color=SERIES[names.index(name)], linestyle=dashes)
 
 
 def metric_text(name: str) -> str:
-    return name if name == "confidence" else name.upper()
+    return name if name in UNDRAWN else name.upper()
 
 
 def ranked(file: str, images: str, short: str, note: str, runs: Sequence[dict[str, Tensor]]) -> Iterable[ReportFigure]:
@@ -190,8 +190,8 @@ def ranked(file: str, images: str, short: str, note: str, runs: Sequence[dict[st
         f"Accuracy against uncertainty: {images} ({short})",
         f"{note}A useful certainty starts at 100 % and falls to the right. ρ is Spearman's correlation of bin and "
         "accuracy (−1: accuracy falls from bin to bin). AUROC is the probability that a wrong answer is less certain "
-        f"than a right one (0.5: no better than chance). Means over n = {len(runs)}. Confidence needs no draws: a "
-        "metric that needs them should be better.",
+        f"than a right one (0.5: no better than chance). Means over n = {len(runs)}. Confidence and "
+        "witness need no draws: a metric that needs them should be better.",
         ("uncertainty", "bin", "accuracy (%)", "Spearman", "AUROC"),
         rows,
         figure,

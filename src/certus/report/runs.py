@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from certus.certainty.metrics import METRICS, unconfidence
+from certus.certainty.metrics import METRICS, UNDRAWN, best, unconfidence
 from certus.config import Config, resolve
 from certus.errors import CertusError, UsageError
 from certus.methods import METHODS, PRETRAINING
@@ -99,7 +99,7 @@ class RunRecord:
     @property
     def metric(self) -> str:
         """The uncertainty that its answers are ranked by."""
-        return "pe" if "pe" in self.answers else "confidence"
+        return best(self.answers)
 
     def curve(self, key: str) -> dict[int, float]:
         return {line["epoch"]: line[key] for line in self.lines if line.get(key) is not None}
@@ -177,12 +177,12 @@ def answers_in(path: Path, remedy: str) -> dict[str, Tensor]:
         return {}
     found = read_answers(path, remedy)
     probabilities = found["probabilities"][0]
-    drawn = {name: found[name] for name in METRICS if name in found}
+    kept = {name: found[name] for name in (*METRICS, *UNDRAWN) if name in found}
     return {
         "probabilities": probabilities,
         "labels": found["labels"],
-        **drawn,
         "confidence": unconfidence(probabilities),
+        **kept,
     }
 
 

@@ -46,7 +46,7 @@ def thumbnails(arm: Arm) -> tuple[list[ReportFigure], list[str]]:
         return [], [data]
     answers, u = run.answers, run.answers[run.metric]
     mistakes = certain_mistakes(answers["probabilities"], answers["labels"], u, COUNT)
-    metric = "PE of ten draws" if run.metric == "pe" else "confidence"
+    metric = "PE of ten draws" if run.metric == "pe" else run.metric
     key = f"Answer ✓, or answer ✗ true class. Seed {run.config.seed}, ranked by {metric}."
     drawn = []
     if mistakes:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from certus.certainty.metrics import METRICS
+from certus.certainty.metrics import METRICS, UNDRAWN
 from certus.errors import CertusError
 from certus.text import brief
 
@@ -179,7 +179,7 @@ def misfit_answers(found: Mapping[str, Tensor]) -> str:
     _, images, classes = probabilities.shape
     if labels.dtype != torch.int64 or labels.shape != (images,) or not 0 <= labels.min() <= labels.max() < classes:
         return "its labels do not fit its probabilities"
-    drawn = [found[name] for name in METRICS if name in found]
+    drawn = [found[name] for name in (*METRICS, *UNDRAWN) if name in found]
     if any(values.shape != (images,) or not values.is_floating_point() for values in drawn):
         return "its uncertainties do not fit its probabilities"
     if not all(bool(values.isfinite().all()) for values in (probabilities, *drawn)):

@@ -24,6 +24,7 @@ from certus.networks.sprint import Sprint
 from certus.networks.weights import pretrained
 from certus.optimisers import adam, muon, sgd
 from certus.randomness import generator, seed_global, seed_of, untouched_generator
+from certus.teachers.witness import witnessed
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
 from certus.views import Augmentation, Chain, Noise, weak
@@ -179,4 +180,5 @@ def make_optimiser(config: Config, method: Method) -> torch.optim.Optimizer:
 def make_method(config: Config, context: BuildContext) -> Method:
     known = recipe(config.method)
     with untouched_generator():
-        return known.build(context, known.options(**config.options))
+        method = known.build(context, known.options(**config.options))
+        return witnessed(method) if 0 < config.warm_up < 1 else method

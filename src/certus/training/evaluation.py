@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from certus.certainty.metrics import METRICS
+from certus.certainty.metrics import METRICS, witnessed_entropy
 from certus.certainty.scores import error
 from certus.certainty.streaming import Moments
+from certus.core.method import Method
 from certus.data import Part
 from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
@@ -74,19 +75,19 @@ def uncertainties(
     return {name: torch.cat(values) for name, values in parts.items()}
 
 
-def answers(
-    nets: Sequence[nn.Module], normalise: Normalise, part: Part, seed: int, mirror: bool = False
-) -> dict[str, Tensor]:
+def answers(method: Method, normalise: Normalise, part: Part, seed: int, mirror: bool = False) -> dict[str, Tensor]:
     """The answers that a run keeps: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
 
-    The metrics are those of ten draws of the first network, if it has dropout.
+    The metrics are those of the first network: of ten draws, if it has dropout, and of its witness, if it has one.
     """
-    found = {
-        "probabilities": torch.stack([probabilities(net, normalise, part.images, mirror) for net in nets]),
-        "labels": part.labels,
-    }
-    drawn = uncertainties(nets[:1], normalise, part.images, 10, seed, mirror) if has_dropout(nets[0]) else {}
-    return found | drawn
+    nets, images = method.answers, part.images
+    clean = torch.stack([probabilities(net, normalise, images, mirror) for net in nets])
+    found = {"probabilities": clean, "labels": part.labels}
+    if has_dropout(nets[0]):
+        found |= uncertainties(nets[:1], normalise, images, 10, seed, mirror)
+    for witness in method.witnesses[:1]:
+        found["witness"] = witnessed_entropy(clean[0], probabilities(witness, normalise, images, mirror))
+    return found
 
 
 def errors(

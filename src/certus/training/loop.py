@@ -241,7 +241,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     test, nets, each = run.data.test, run.method.answers, []
     by_class: dict[str, float] = {}
     if nets and len(test):
-        predictions = answers(nets, run.data.normalised, test, run.config.seed, run.config.mirror)
+        predictions = answers(run.method, run.data.normalised, test, run.config.seed, run.config.mirror)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
         by_class = mean_class_errors(list(predictions["probabilities"]), test.labels, run.data.classes)
         put(folder.predictions, answers_bytes(predictions))
