@@ -35,6 +35,7 @@ SHAPES = {
     "wrn-28": (3, 8, 8),
     "sprint": (3, 8, 8),
     "mlp": (5,),
+    "linear": (5,),
     "efficientnet-lite0": (3, 8, 8),
     "mobilenet-v2": (1, 8, 8),
 }

@@ -8,17 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from torch import nn
 
 from certus.data.arrays import channels_first
 from certus.errors import UsageError
-from certus.networks import network
-from certus.networks.fused import fuse
-from certus.networks.mobile import FEATURES, Mobile
-from certus.networks.weights import IMAGENET, pretrained
-from certus.randomness import untouched_generator
-
-BATCH = 64
+from certus.networks.mobile import FEATURES
+from certus.networks.weights import IMAGENET
+from certus.training.embedding import Trunk
 
 
 class Features(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,17 +61,9 @@ class Features(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         images = channels_first(torch.as_tensor(np.asarray(X)))
         if images.shape[1] not in (1, 3):
             raise UsageError(f"Images must be grey or have three colours, but these have {images.shape[1]} channels.")
-        trunk = self._trunk(images)
-        parts = [trunk(part.float()).numpy() for part in images.split(BATCH)]
-        return np.concatenate(parts) if parts else np.empty((0, FEATURES), np.float32)
-
-    def _trunk(self, images: torch.Tensor) -> nn.Module:
-        with untouched_generator():
-            net = network(self.network, tuple(images.shape[1:]), 2, 32, 0.0)
-        assert isinstance(net, Mobile)
-        net.load_state_dict(pretrained(self.network, self.weights, net), strict=False)
-        net.adapt(torch.zeros(1), torch.ones(1), 1.0 if images.is_floating_point() else 255.0)
-        return fuse(net.trunk.eval()) or net.trunk
+        white = 1.0 if images.is_floating_point() else 255.0
+        trunk = Trunk(self.network, tuple(images.shape[1:]), white).load(self.network, self.weights)
+        return trunk(images).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """feature0 … feature1279."""

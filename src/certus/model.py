@@ -87,6 +87,8 @@ class Model:
         Where the run is saved.
     mirror : bool
         Whether it answers with the mean over each image and its mirror image.
+    trunk : Module or None
+        What makes features of pixels, if the networks see those.
     witnesses : tuple of Module
         What each network was when it knew labels alone; empty for a run without a warm-up.
     pixels : Pixels
@@ -101,6 +103,7 @@ class Model:
     result: Mapping[str, Any] | None = None
     folder: Path | None = None
     mirror: bool = False
+    trunk: nn.Module | None = None
     witnesses: tuple[nn.Module, ...] = ()
     pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
 
@@ -131,6 +134,7 @@ class Model:
 
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""
+        images = self.trunk(images) if self.trunk else images
         mean = self.mean_answer(self.nets, images)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
@@ -197,7 +201,9 @@ def load(folder: str | Path) -> Model:
     check_settings(state[1], config, found.path)
     shape = tuple(about["shape"])
     config, classes = replace(config, init="", weights=""), len(about["classes"])
-    method = make_method(config, BuildContext.bare(make_networks(config, shape, classes), classes))
+    trunk = found.load_trunk(config, shape) if "features" in about else None
+    inputs = (about["features"],) if "features" in about else shape
+    method = make_method(config, BuildContext.bare(make_networks(config, inputs, classes), classes))
     if not method.answers:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}
@@ -208,7 +214,7 @@ def load(folder: str | Path) -> Model:
         raise CertusError(
             f"The checkpoint in {found.path} does not fit its {found.config.name}: restore both."
         ) from None
-    channels_first = (1, -1, *[1] * (len(shape) - 1))
+    channels_first = (1, -1, *[1] * (len(inputs) - 1))
     mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
     result = found.load_result() if found.finished() else None
     return Model(
@@ -220,5 +226,6 @@ def load(folder: str | Path) -> Model:
         result=result,
         folder=found.path,
         mirror=config.mirror,
+        trunk=trunk,
         witnesses=method.witnesses,
     )

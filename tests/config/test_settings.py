@@ -59,12 +59,13 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
 UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
 ELSEWHERE = {
     "weights",
+    "depth",
     "options",
     "size",
     "fit",
     "init",
     "mirror",
-}  # test_race, test_contract, own_pictures (two), pretraining, mirror
+}  # test_race, test_embedding, test_contract, own_pictures (two), pretraining, mirror
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

@@ -73,6 +73,20 @@ FINE_BY_METHOD: dict[str, dict[str, Any]] = {
     "supervised": {"labelled_batch": 64},
 }
 
+HEAD: dict[str, Any] = FINE | {  # to learn one layer on the features of such a network
+    "unlabelled_batch": 128,
+    "noise": 0.3,
+    "translate": 0,
+    "flip": False,
+    "mirror": False,
+}
+HEAD_METHOD = "label-propagation"  # over the features: with few labels far ahead of the others (docs/pictures.md)
+HEAD_BY_METHOD: dict[str, dict[str, Any]] = {
+    "supervised": {"labelled_batch": 64},
+    **{method: {"warm_up": 0.3, "distance": "cross-entropy", "horizon": 0.2, "weight": 1.0} for method in TAUGHT},
+    "fixmatch": {"warm_up": 0.3, "horizon": 0.2, "threshold": 0.5},
+}
+
 OF_TRAINING = (  # what a paper's authors chose for another optimiser and network
     *("dropout", "labelled_batch", "unlabelled_batch", "learning_rate", "momentum", "weight_decay", "translate"),
 )
@@ -90,6 +104,12 @@ def fine_settings(method: str, published: Mapping[str, Any]) -> dict[str, Any]:
     return FINE | options | FINE_BY_METHOD.get(method, {})
 
 
+def head_settings(method: str, published: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for one layer on the features of such a network."""
+    options = {name: value for name, value in published.items() if name not in OF_TRAINING}
+    return HEAD | options | HEAD_BY_METHOD.get(method, {})
+
+
 # How a run is laid out in the time that it has
 
 FEW = 1200  # steps of the usual batch below which smaller batches, and so more steps, are better
@@ -101,12 +121,14 @@ FINE_PASSES, FINE_IMAGES = 3, 3_000  # of a network with weights that were learn
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
 TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
 STEPS = {"digits": 150}  # of a run whose length was not asked for
-FINE_STEPS = 400
+FINE_STEPS, HEAD_STEPS = 400, 600
 
 
-def usual_steps(data: str, network: str) -> int:
+def usual_steps(config: Config) -> int:
     """How long a run is when nothing else is asked for: about ten minutes on two cores for pictures of 32×32."""
-    return STEPS.get(data, 1500) if network == "sprint" else FINE_STEPS
+    if config.depth == "head":
+        return HEAD_STEPS
+    return STEPS.get(config.data, 1500) if config.network == "sprint" else FINE_STEPS
 
 
 def warm_share(steps: int, batch: int, labels: int, fine: bool = False) -> float:

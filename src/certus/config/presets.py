@@ -174,8 +174,10 @@ METHOD_PRESETS = PUBLISHED | TUNED
 EPOCHS = {"digits": 40.0, "moons": 200.0}
 
 
-def recommended(kind: str, method: str, network: str) -> dict[str, Any]:
+def recommended(kind: str, method: str, network: str, depth: str = "all") -> dict[str, Any]:
     """Settings and options for a kind of data, a method and a network; the rest have their defaults."""
+    if network in IMAGENET and depth == "head":
+        return DATA.get(kind, {}) | engine.head_settings(method, METHOD_PRESETS.get((VECTORS, method), {}))
     if network == "sprint":
         return DATA.get(kind, {}) | engine.settings(kind, method, METHOD_PRESETS.get((kind, method), {}))
     if network in IMAGENET:
@@ -185,7 +187,7 @@ def recommended(kind: str, method: str, network: str) -> dict[str, Any]:
 
 BY_DATA_SET = {name for known in (DATA, TRAINING, engine.BY_DATA) for settings in known.values() for name in settings}
 BY_DATA_SET |= (
-    engine.EVERYWHERE.keys() | engine.FINE.keys()
+    engine.EVERYWHERE.keys() | engine.FINE.keys() | engine.HEAD.keys()
 )  # settings whose default depends on the data and the network
 
 

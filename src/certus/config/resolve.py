@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from certus.config.engine import HEAD_METHOD
 from certus.config.presets import DATA, FOLDER, recommended
 from certus.config.settings import Config, checked_types, undecided
 from certus.data import Dataset, is_folder
@@ -42,13 +43,15 @@ def resolve(given: Mapping[str, Any]) -> Config:
     data = plain.get("data", defaults["data"])
     kind = FOLDER if is_folder(data) else data
     basic = defaults | DATA.get(kind, {}) | plain
+    if basic["depth"] == "head" and "method" not in plain:
+        plain["method"] = basic["method"] = HEAD_METHOD
     known = recipe(basic["method"])
     network = quick_network(basic["network"], basic["device"])
-    preset = recommended(kind, known.name, network)
+    preset = recommended(kind, known.name, network, basic["depth"])
     own = {name: value for name, value in preset.items() if name in known.defaults()}
     around = {name: value for name, value in preset.items() if name in defaults}
     settings = defaults | around | plain | {"network": network}
-    if (network == "sprint" or network in IMAGENET) and "mirror" not in plain:
+    if (network == "sprint" or network in IMAGENET) and "mirror" not in plain and basic["depth"] != "head":
         settings["mirror"] = settings["flip"]
     for f in fields(Config):
         if check := f.metadata.get("check"):
@@ -83,6 +86,10 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     if settings["optimiser"] == "adam":
         idle["momentum"] = "`optimiser` adam has its own"
+    if settings["network"] not in IMAGENET:
+        idle["depth"] = f"network {settings['network']} has no weights from other pictures"
+    elif settings["depth"] == "head":
+        idle |= dict.fromkeys(("strong", "strength"), "with `depth` head there are no strong views")
     if not is_folder(settings["data"]):
         idle["fit"] = "it is for folders of pictures"
     if method in PRETRAINING:

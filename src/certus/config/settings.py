@@ -68,6 +68,13 @@ class Config:
     weights: str = setting(
         NETWORK, "", "weights to start from: imagenet, or a file; not given: imagenet where the network has them"
     )
+    depth: str = setting(
+        NETWORK,
+        "all",
+        "how much of a network with weights learns: all, last (its last blocks) or head (every picture is embedded "
+        "once, and one layer learns in seconds)",
+        one_of("all", "last", "head"),
+    )
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))

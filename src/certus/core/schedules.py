@@ -77,6 +77,7 @@ def linear(fraction: float) -> float:
 
 
 PACES = {"cosine": cosine, "linear": linear}
+RISE = 10  # steps in which Adam's rate rises: its first ones have their full length in every direction
 COOLED, RESTART = 0.1, 0.3  # factors of the rate at the end of a warm-up, and after it
 
 
@@ -90,6 +91,11 @@ def warmed(pace: Callable[[float], float], fraction: float, warm: float) -> floa
     if fraction < warm:
         return 1.0 - (1.0 - COOLED) * fraction / warm
     return RESTART * pace((fraction - warm) / (1.0 - warm))
+
+
+def rising(number: int) -> float:
+    """The factor of a rate that begins low, at the number-th step."""
+    return min(1.0, (number + 1) / RISE)
 
 
 Schedule = Callable[[Clock], float]

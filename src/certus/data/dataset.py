@@ -64,6 +64,11 @@ class Dataset:
         return digest.hexdigest()
 
 
+def brightest(images: Tensor) -> float:
+    """The value of white: 255 of bytes, else the largest there is, and at least 1."""
+    return 255.0 if images.dtype == torch.uint8 else max(1.0, float(images.max()))
+
+
 def slices(images: Tensor) -> tuple[Tensor, ...]:
     return images.split(max(1, SLICE // max(1, images[:1].nbytes)))
 

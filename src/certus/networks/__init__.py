@@ -11,6 +11,7 @@ from torch import nn
 
 from certus.errors import UsageError, unknown
 from certus.networks.cnn13 import CNN13
+from certus.networks.linear import Linear
 from certus.networks.mlp import MLP
 from certus.networks.mobile import EFFICIENTNET_LITE0, MOBILENET_V2, Mobile
 from certus.networks.sprint import Sprint
@@ -43,7 +44,7 @@ NETWORKS = {
         "a few wide layers at a low resolution, for the first minutes without a GPU", Sprint, 128, 128, 6, "mlp", True
     ),
     "efficientnet-lite0": Architecture(
-        "16 blocks with ImageNet weights; enlarges pictures to 96 pixels",
+        "16 blocks with ImageNet weights; enlarges pictures to 160 pixels",
         partial(Mobile, EFFICIENTNET_LITE0),
         32,
         32,
@@ -53,7 +54,7 @@ NETWORKS = {
         True,
     ),
     "mobilenet-v2": Architecture(
-        "17 blocks with ImageNet weights; enlarges pictures to 96 pixels",
+        "17 blocks with ImageNet weights; enlarges pictures to 160 pixels",
         partial(Mobile, MOBILENET_V2),
         32,
         32,
@@ -62,6 +63,7 @@ NETWORKS = {
         True,
         True,
     ),
+    "linear": Architecture("one layer with dropout, for vectors that are features already", Linear, 32, 32),
     "mlp": Architecture("two hidden layers with dropout, for vectors", MLP, 64, 64),
 }
 

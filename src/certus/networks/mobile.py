@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from certus.errors import UsageError
 
 FEATURES = 1280
-SMALLEST = 96  # pixels; smaller pictures are enlarged, because the weights know no objects so small
+LAST = 5  # blocks: those at the lowest resolution
+SMALLEST = 160  # pixels; smaller pictures are enlarged, because the weights know no objects so small
 
 
 class Group(NamedTuple):
@@ -77,6 +78,9 @@ class Adapt(nn.Module):
         self.size = size
         self.register_buffer("factor", torch.ones(1, 3, 1, 1))
         self.register_buffer("offset", torch.zeros(1, 3, 1, 1))
+
+    def extra_repr(self) -> str:
+        return f"{self.size} pixels"
 
     def forward(self, x: Tensor) -> Tensor:
         x = x * self.factor + self.offset  # grey becomes three colours
@@ -154,6 +158,8 @@ class Mobile(nn.Module):
         layers += convolution(inputs, FEATURES, 1, 1, plan)
         self.trunk = nn.Sequential(Adapt(max(size, SMALLEST)), *layers, MeanOverPixels(), nn.Dropout(dropout))
         self.head = nn.Linear(FEATURES, classes)
+        nn.init.zeros_(self.head.weight)  # what it has not learnt it does not say
+        nn.init.zeros_(self.head.bias)
 
     @torch.no_grad()
     def adapt(self, mean: Tensor, std: Tensor, brightest: float) -> None:
@@ -163,6 +169,18 @@ class Mobile(nn.Module):
         centre, spread = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.plan.centre, self.plan.spread))
         adapt.factor.copy_(std.view(1, -1, 1, 1) * (255 / brightest) / spread)
         adapt.offset.copy_((mean.view(1, -1, 1, 1) * (255 / brightest) - centre) / spread)
+
+    def enlarge(self, size: int) -> None:
+        """Pictures that are smaller, to this many pixels."""
+        adapt = self.trunk[0]
+        assert isinstance(adapt, Adapt)
+        adapt.size = max(adapt.size, size)
+
+    def freeze(self, depth: str) -> None:
+        """With `last` only the last blocks and the head learn: most of the weights, in a fraction of the time."""
+        blocks = [layer for layer in self.trunk if isinstance(layer, InvertedResidual)]
+        for layer in list(self.trunk)[: list(self.trunk).index(blocks[-LAST])] if depth == "last" else []:
+            layer.requires_grad_(False)
 
     def features(self, images: Tensor) -> Tensor:
         return self.trunk(images)  # (B, 1280)

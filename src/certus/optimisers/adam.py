@@ -14,7 +14,7 @@ def adam(students: Sequence[nn.Module], learning_rate: float, weight_decay: floa
     """θ ← θ − η(m̂ / (√v̂ + ε) + δθ); the heads learn ten times as fast."""
     groups: dict[float, list[nn.Parameter]] = {1.0: [], HEAD: []}
     for net in students:
-        for name, p in net.named_parameters():
+        for name, p in ((name, p) for name, p in net.named_parameters() if p.requires_grad):
             groups[HEAD if name.startswith("head.") else 1.0].append(p)
     return torch.optim.AdamW(
         [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ SPLIT = {
     "labelled": [int],
     "identity?": {"settings": {"options": {}}, "split": str, "model": str},
 }
-MODEL = {"classes": [str], "shape": [int], "mean": [NUMBER], "std": [NUMBER]}
+MODEL = {"classes": [str], "shape": [int], "mean": [NUMBER], "std": [NUMBER], "features?": int}
 ENVIRONMENT = {"certus": str}
 SPREAD = ({"mean": MAYBE, "quantiles": ([NUMBER], None)}, None)
 EPOCH = {
@@ -140,9 +140,9 @@ def read_record(path: Path, form: Mapping[str, Any], remedy: str) -> dict[str, A
         raise CertusError(f"{path} is damaged ({e}): {remedy}.") from None
 
 
-def answers_bytes(answers: Mapping[str, Tensor]) -> bytes:
-    """Answers to images as a safetensors file, with their checksum."""
-    return save(dict(answers), {CHECK: tensor_checksum(answers)})
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Tensors as a safetensors file, with their checksum."""
+    return save({name: t.contiguous() for name, t in tensors.items()}, {CHECK: tensor_checksum(tensors)})
 
 
 def tensor_checksum(tensors: Mapping[str, Tensor]) -> str:
@@ -155,13 +155,18 @@ def tensor_checksum(tensors: Mapping[str, Tensor]) -> str:
 
 def read_answers(path: Path, remedy: str) -> dict[str, Tensor]:
     """`probabilities` (n, N, C) of each network, `labels` (N,), and every uncertainty (N,) that was computed."""
+    return read_tensors(path, remedy, misfit_answers)
+
+
+def read_tensors(path: Path, remedy: str, misfit: Callable[[Mapping[str, Tensor]], str]) -> dict[str, Tensor]:
+    """The tensors of a file; `misfit` says why they are not what they should be."""
     try:
         with safe_open(path, "pt") as file:
             check = (file.metadata() or {}).get(CHECK)
             found = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (it is no mapping)
     except (SafetensorError, OSError, ValueError, RuntimeError) as e:
         raise CertusError(f"{path} cannot be read ({e}): {remedy}.") from None
-    reason = misfit_answers(found)
+    reason = misfit(found)
     if check is not None and check != tensor_checksum(found):
         reason = "it is not what was written: its checksum is another"
     if reason:

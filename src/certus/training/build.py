@@ -15,6 +15,7 @@ from certus.core.build_context import BuildContext, Networks
 from certus.core.method import Method
 from certus.data import Dataset, Part, load
 from certus.data.batches import Batches
+from certus.data.dataset import brightest
 from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.methods import recipe
@@ -25,6 +26,7 @@ from certus.networks.weights import pretrained
 from certus.optimisers import adam, muon, sgd
 from certus.randomness import generator, seed_global, seed_of, untouched_generator
 from certus.teachers.witness import witnessed
+from certus.training.embedding import embedded
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
 from certus.views import Augmentation, Chain, Noise, weak
@@ -45,23 +47,26 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
 
     `reuse_labelled`: without unlabelled images, the labelled ones are used in their place.
     """
-    if len(data.shape) == 1 and (config.translate or config.flip or config.mirror):
-        raise UsageError(
-            f"{config.data} holds vectors, which cannot be shifted or mirrored: set `translate` to 0, turn `flip` and "
-            "`mirror` off, or use `noise`."
-        )
     if len(data.shape) == 3 and config.translate >= (side := min(data.shape[1:])):
         raise UsageError(
             f"`translate` must be less than the shorter side of the images, {side} pixels, but is {config.translate}."
         )
     parts = split_of(config, data)
-    held_out = Part(data.train.images[parts.validation], data.train.labels[parts.validation])
+    inputs = embedded(data, config) if config.depth == "head" else data
+    if len(inputs.shape) == 1 and (config.translate or config.flip or config.mirror):
+        what = (
+            "Features, which `depth` head learns from," if inputs is not data else f"{config.data} holds vectors, which"
+        )
+        raise UsageError(
+            f"{what} cannot be shifted or mirrored: set `translate` to 0, turn `flip` and `mirror` off, or use `noise`."
+        )
+    held_out = Part(inputs.train.images[parts.validation], data.train.labels[parts.validation])
     if reuse_labelled and not len(parts.unlabelled):
         parts = replace(parts, unlabelled=parts.labelled)
     labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
-    images, labels = data.train.images.to(config.device), labels.to(config.device)
+    images, labels = inputs.train.images.to(config.device), labels.to(config.device)
     seen = labels[parts.labelled.to(config.device)]
-    views = make_views(config, data)
+    views = make_views(config, inputs)
     pool = torch.cat([parts.labelled, parts.unlabelled])
 
     def prepare(net: nn.Module) -> None:
@@ -73,12 +78,12 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             net.adapt(*data.scale, brightest(data.train.images))
 
     context = BuildContext(
-        network=make_networks(config, data.shape, len(data.classes), make, prepare),
+        network=make_networks(config, inputs.shape, len(data.classes), make, prepare),
         classes=len(data.classes),
         images=images,
         labels=labels,
         pool=pool,
-        normalised=data.normalised,
+        normalised=inputs.normalised,
         weak=views["weak"],
         smoothing=config.label_smoothing,
         labelled_view=config.labelled_view,
@@ -97,6 +102,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
     return Run(
         config=config,
         data=data,
+        inputs=inputs,
         split=parts,
         batches=Batches(
             parts.labelled,
@@ -110,7 +116,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         optimiser=make_optimiser(config, method),
         images=images,
         labels=labels,
-        validation=data.validation if data.validation and not len(held_out) else held_out,
+        validation=inputs.validation if inputs.validation and not len(held_out) else held_out,
         prior=log_frequencies(seen, len(data.classes)) if config.balance == "logits" else None,
     )
 
@@ -151,11 +157,13 @@ def make_networks(
             raise UsageError("Your own network cannot be made wider or narrower: use students of one size.")
         seed_global(config.seed, "initialisation", i)
         width = max(1, round(scale * config.width))
-        net = make() if make else network(config.network, shape, known.classes or classes, width, config.dropout)
+        name = "linear" if config.depth == "head" else config.network
+        net = make() if make else network(name, shape, known.classes or classes, width, config.dropout)
         prepare(net)
-        if config.weights:
-            assert isinstance(net, Mobile)
-            net.load_state_dict(pretrained(config.network, config.weights, net), strict=False)
+        if isinstance(net, Mobile):
+            if config.weights:
+                net.load_state_dict(pretrained(config.network, config.weights, net), strict=False)
+            net.freeze(config.depth)
         if starts:
             set_trunk(net, starts[i % len(starts)], config.init)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -163,17 +171,12 @@ def make_networks(
     return student
 
 
-def brightest(images: Tensor) -> float:
-    """The value of white: 255 of bytes, else the largest there is, and at least 1."""
-    return 255.0 if images.dtype == torch.uint8 else max(1.0, float(images.max()))
-
-
 def make_optimiser(config: Config, method: Method) -> torch.optim.Optimizer:
     if config.optimiser == "muon":
         return muon(method.students, config.learning_rate)
     if config.optimiser == "adam":
         return adam(method.students, config.learning_rate, config.weight_decay)
-    parameters = [p for net in method.students for p in net.parameters()]
+    parameters = [p for net in method.students for p in net.parameters() if p.requires_grad]
     return sgd(parameters, config.learning_rate, config.momentum, config.weight_decay)
 
 

@@ -23,7 +23,7 @@ from certus.errors import CertusError, Interrupted
 from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
-from certus.training.artefacts import answers_bytes, sealed
+from certus.training.artefacts import sealed, tensor_bytes
 from certus.training.evaluation import answers
 from certus.training.identity import check_identity, identity
 from certus.training.lock import Lock, locked
@@ -238,13 +238,13 @@ def restore(run: Run, found: checkpoint.Checkpoint) -> int:
 
 def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     """Read the test set, once: each answering network's error and their mean, and its answer to each image."""
-    test, nets, each = run.data.test, run.method.answers, []
+    test, nets, each = run.inputs.test, run.method.answers, []
     by_class: dict[str, float] = {}
     if nets and len(test):
-        predictions = answers(run.method, run.data.normalised, test, run.config.seed, run.config.mirror)
+        predictions = answers(run.method, run.inputs.normalised, test, run.config.seed, run.config.mirror)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
         by_class = mean_class_errors(list(predictions["probabilities"]), test.labels, run.data.classes)
-        put(folder.predictions, answers_bytes(predictions))
+        put(folder.predictions, tensor_bytes(predictions))
     validation_answers = run.validation_answers()
     validation = [error(p, run.validation.labels) for p in validation_answers]
     if validation and not by_class:

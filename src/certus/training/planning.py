@@ -16,12 +16,14 @@ from certus.data.batches import Sees, images_in_a_step
 from certus.errors import UsageError
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
+from certus.training.embedding import trunk_of
 from certus.training.run import Run
 from certus.training.threads import threads
 
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are (at least, at most), seconds for them
 SAMPLE = 256  # validation images whose answers are timed
 PLANNING = 0.25  # share of the minutes that timing may take
+TRIED, EMBEDDING = 32, 0.8  # pictures whose embedding is timed; share of the minutes that it may take
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
@@ -42,15 +44,29 @@ def complete_on(
     split_of(decided, data)  # refuses labels that the data do not have before anything is trained
     if decided.steps:
         return warmed_up(decided, data)
+    if decided.depth == "head" and minutes is not None:
+        return warmed_up(replace(embeddable(decided, data, minutes), steps=usual_steps(config)), data)
     if minutes is not None:
         return within(decided, data, minutes, not config.threads, not config.width, make)
     if epochs is None and (config.network == "sprint" or decided.weights):
-        return warmed_up(replace(decided, steps=usual_steps(config.data, config.network)), data)
+        return warmed_up(replace(decided, steps=usual_steps(config)), data)
     wanted = epochs_for(config.data) if epochs is None else epochs
     per_epoch = steps_per_epoch(decided, data)
     if wanted * per_epoch > MOST_STEPS:
         raise UsageError(f"`epochs` must be at most {MOST_STEPS // per_epoch:,} here, but is {wanted:g}.")
     return warmed_up(replace(decided, steps=max(1, round(wanted * per_epoch))), data)
+
+
+def embeddable(config: Config, data: Dataset, minutes: float) -> Config:
+    """With as many unlabelled pictures as can be embedded in this time, if those are fewer than there are."""
+    with threads(config.threads):
+        trunk, images = trunk_of(config, data), data.train.images[:TRIED]
+        trunk(images[:1])
+        each = seconds(lambda: trunk(images), config.threads) / len(images)
+    parts = split_of(config, data)
+    others = len(parts.labelled) + len(parts.validation) + len(data.test) + len(data.validation or ())
+    most = max(1, int(EMBEDDING * 60 * minutes / each) - others)
+    return config if len(parts.unlabelled) <= most else replace(config, unlabelled=most)
 
 
 def warmed_up(config: Config, data: Dataset) -> Config:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from certus.config import Config
 from certus.core.method import Method, total
-from certus.core.schedules import PACES, Clock, warmed
+from certus.core.schedules import PACES, Clock, rising, warmed
 from certus.core.step import Batch, Step
 from certus.data import Dataset, Part
 from certus.data.batches import Batches
@@ -33,6 +33,7 @@ class Run:
 
     config: Config
     data: Dataset
+    inputs: Dataset  # what the networks see: the data, or the features of its pictures
     split: Split
     batches: Batches
     views: Views
@@ -60,7 +61,7 @@ class Run:
         index = self.batches.warm(number) if clock.warming else self.batches(number, self.method.sees)
         index = index.to(self.images.device, non_blocking=True)
         labelled = len(index) if clock.warming else self.batches.sizes[0]
-        batch = Batch(self.data.normalised(self.images[index]), self.labels[index], index, labelled, self.prior)
+        batch = Batch(self.inputs.normalised(self.images[index]), self.labels[index], index, labelled, self.prior)
         return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
 
     def rate(self, number: int) -> float:
@@ -70,7 +71,8 @@ class Run:
     def pace(self, number: int) -> float:
         """The factor of every learning rate at the number-th step: the method's own, or that of the settings."""
         pace, steps = self.method.pace or PACES[self.config.pace], self.config.steps
-        return warmed(pace, number / steps, self.warm_steps / steps)
+        rise = rising(number) if self.config.optimiser == "adam" else 1.0
+        return rise * warmed(pace, number / steps, self.warm_steps / steps)
 
     def advance(self, number: int, observer: Observer | None = None) -> dict[str, Tensor]:
         """One training step; its losses by term. A loss that is not finite moves no weight and stops the run.
@@ -114,12 +116,14 @@ class Run:
     def validation_answers(self) -> list[Tensor]:
         """The probabilities (N, C) of each answering network; empty without validation images."""
         images, nets = self.validation.images, self.method.answers
-        return [probabilities(net, self.data.normalised, images, self.config.mirror) for net in nets if len(images)]
+        return [probabilities(net, self.inputs.normalised, images, self.config.mirror) for net in nets if len(images)]
 
     def validation_errors(self) -> list[float]:
         """Of each answering network; empty without validation images."""
         part, mirror = self.validation, self.config.mirror
-        return errors(self.method.answers, self.data.normalised, part.images, part.labels, mirror) if len(part) else []
+        return (
+            errors(self.method.answers, self.inputs.normalised, part.images, part.labels, mirror) if len(part) else []
+        )
 
 
 def unwatched(name: str) -> AbstractContextManager[None]:  # noqa: ARG001 (a phase has a name)

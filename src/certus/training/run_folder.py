@@ -7,6 +7,7 @@ environment.json          versions and machine
 metrics.jsonl             one line per epoch
 checkpoints/              the newest state
 predictions.safetensors   the answers to the test images
+trunk.safetensors         with `depth` head, the part of the network that does not learn
 unlabelled.safetensors    the answers to the run's unlabelled images, written by `answer_unlabelled`
 result.json               the test error, read once, at the end
 """
@@ -34,8 +35,9 @@ from certus.config.settings import Altered, from_toml_file
 from certus.errors import CertusError, UsageError
 from certus.methods import PRETRAINING, recipe
 from certus.training import artefacts
-from certus.training.artefacts import opened, read_record, sealed
+from certus.training.artefacts import opened, read_record, sealed, tensor_bytes
 from certus.training.checkpoint import recorded
+from certus.training.embedding import Trunk, saved_trunk, trunk_of
 from certus.training.identity import differences, identity, settings_of
 from certus.training.lock import Busy, locked
 from certus.training.run import Run
@@ -72,6 +74,10 @@ class RunFolder:
     @property
     def unlabelled(self) -> Path:
         return self.path / "unlabelled.safetensors"
+
+    @property
+    def trunk(self) -> Path:
+        return self.path / "trunk.safetensors"
 
     @property
     def split(self) -> Path:
@@ -167,9 +173,12 @@ class RunFolder:
                 }
             ),
         )
-        mean, std = (s.flatten().tolist() for s in data.scale)
-        put_json(self.model, sealed({"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}))
+        mean, std = (s.flatten().tolist() for s in run.inputs.scale)
+        about = {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}
+        put_json(self.model, sealed(about if run.inputs is data else about | {"features": len(mean)}))
         put_json(self.environment, sealed(environment()))
+        if config.depth == "head":
+            put(self.trunk, tensor_bytes(trunk_of(config, data).state_dict()))
         put(self.config, config.text())
         self.check_saved(config)
 
@@ -208,6 +217,10 @@ class RunFolder:
             raise CertusError(f"{named} Restore it, or start a new run with `config` {self.config}.") from None
         return resolve(with_newer(given))
 
+    def load_trunk(self, config: Config, shape: tuple[int, ...]) -> Trunk:
+        """The part of the network that did not learn, for pictures of this shape."""
+        return saved_trunk(self.trunk, config.network, shape, LOST)
+
     def load_split(self) -> dict[str, Any]:
         return read_record(self.split, artefacts.SPLIT, LOST)
 
@@ -231,7 +244,8 @@ class RunFolder:
         """Classes, shape, mean and std: what a model needs to answer."""
         about = read_record(self.model, artefacts.MODEL, LOST)
         shape, channels = about["shape"], {len(about["mean"]), len(about["std"])}
-        if len(shape) not in (1, 3) or min(shape) < 1 or channels != {shape[0]} or not min(about["std"]) > 0:
+        wanted = about.get("features", shape[0] if shape else 0)
+        if len(shape) not in (1, 3) or min(shape) < 1 or channels != {wanted} or not min(about["std"]) > 0:
             raise CertusError(f"{self.model} is damaged (its shape and its scale do not fit): {LOST}.")
         return about
 

@@ -8,7 +8,7 @@ from certus.data import Part
 from certus.errors import CertusError, UsageError
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
-from certus.training.artefacts import answers_bytes
+from certus.training.artefacts import tensor_bytes
 from certus.training.build import build
 from certus.training.evaluation import answers
 from certus.training.identity import check_settings
@@ -37,8 +37,8 @@ def answer_unlabelled(folder: RunFolder) -> None:
             raise CertusError(f"{folder.path} has no checkpoint any more, so its networks cannot answer.")
         check_settings(found[1], config, folder.path)
         restore(run, found)
-        given = answers(run.method, run.data.normalised, part, config.seed, config.mirror)
-        put(folder.unlabelled, answers_bytes(given))
+        given = answers(run.method, run.inputs.normalised, part, config.seed, config.mirror)
+        put(folder.unlabelled, tensor_bytes(given))
 
 
 def unlabelled_part(run: Run, folder: RunFolder) -> Part:
@@ -46,7 +46,7 @@ def unlabelled_part(run: Run, folder: RunFolder) -> Part:
     if not run.method.answers:
         raise UsageError(f"{folder.path} is a pretraining run, which has no answers.")
     folder.check_data(run)
-    train, index = run.data.train, run.split.unlabelled
+    train, index = run.inputs.train, run.split.unlabelled
     index = index[train.labels[index] >= 0]
     if not len(index):
         raise UsageError(f"No unlabelled image of {folder.path} has a known label, so accuracy cannot be computed.")

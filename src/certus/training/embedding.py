@@ -1,0 +1,115 @@
+"""Pictures as features of a network that was trained on others: what its trunk, which does not learn, makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from certus.config import Config, split_of
+from certus.data import Dataset, Part
+from certus.data.cache import Listen
+from certus.data.dataset import brightest
+from certus.data.remembered import Remembered
+from certus.networks import network
+from certus.networks.fused import fuse
+from certus.networks.mobile import FEATURES, Mobile
+from certus.networks.weights import pretrained
+from certus.randomness import untouched_generator
+from certus.training.artefacts import read_tensors
+from certus.training.memory import freed_memory_kept
+
+BATCH = 64
+SIZE = 224  # pixels that smaller pictures are enlarged to, as in the training of the weights (docs/pictures.md)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded(Dataset):
+    """The features of a data set's pictures. Training pictures that no run may see have none; nothing reads them."""
+
+    known: Tensor = torch.empty(0, dtype=torch.int64)  # noqa: RUF009 (nothing writes to it)
+
+    @cached_property
+    def scale(self) -> tuple[Tensor, Tensor]:
+        std, mean = torch.std_mean(self.train.images[self.known], dim=0, keepdim=True)
+        return mean, torch.where(std > 1e-6 * mean.abs(), std, 1.0)
+
+
+class Trunk(nn.Module):
+    """From pixels as they are stored to features (n, 1280). It does not learn."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], white: float) -> None:
+        super().__init__()
+        with untouched_generator():
+            net = network(name, shape, 2, 32, 0.0)
+        assert isinstance(net, Mobile)
+        net.adapt(torch.zeros(1), torch.ones(1), white)
+        net.enlarge(SIZE)
+        self.net = net.trunk.eval().requires_grad_(False)
+
+    def load(self, name: str, weights: str) -> Trunk:
+        """With weights that were learnt on other pictures."""
+        with untouched_generator():
+            whole = network(name, (3, 32, 32), 2, 32, 0.0)
+        assert isinstance(whole, Mobile)
+        found = pretrained(name, weights, whole)
+        own = {n.removeprefix("trunk."): t for n, t in found.items() if n.startswith("trunk.")}
+        self.net.load_state_dict(own, strict=False)
+        return self
+
+    @cached_property
+    def quick(self) -> nn.Module:
+        return fuse(self.net) or self.net
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        parts = [self.quick(part.float()) for part in images.split(BATCH)]
+        return torch.cat(parts) if parts else torch.empty(0, FEATURES)
+
+    @property
+    def digest(self) -> str:
+        """Of its weights, and of how it adapts pictures to them."""
+        found = sha256(repr(self.net).encode())  # with the size that it enlarges pictures to
+        for name, tensor in self.net.state_dict().items():
+            found.update(name.encode())
+            found.update(tensor.contiguous().numpy().data)
+        return found.hexdigest()[:16]
+
+
+def trunk_of(config: Config, data: Dataset) -> Trunk:
+    """The trunk of a config's network, for the pictures of this data set."""
+    trunk = Trunk(config.network, data.shape, brightest(data.train.images))
+    return trunk.load(config.network, config.weights)
+
+
+def saved_trunk(path: Path, network: str, shape: tuple[int, ...], remedy: str) -> Trunk:
+    """A trunk that a run has saved, for pictures of this shape."""
+    trunk = Trunk(network, shape, 1.0)
+    own = {name: t.shape for name, t in trunk.state_dict().items()}
+
+    def misfit(found: Mapping[str, Tensor]) -> str:
+        return "" if {name: t.shape for name, t in found.items()} == own else "it belongs to another network"
+
+    trunk.load_state_dict(read_tensors(path, remedy, misfit))
+    return trunk
+
+
+def embedded(data: Dataset, config: Config, listen: Listen = lambda *_: None) -> Embedded:
+    """The features of all pictures that a run of this config may see; each is embedded once, also for later runs."""
+    trunk, parts = trunk_of(config, data), split_of(config, data)
+    remembered = Remembered(f"{config.network}-{trunk.digest}", FEATURES)
+    known = torch.cat([parts.labelled, parts.unlabelled, parts.validation])
+    train = torch.zeros(len(data.train), FEATURES)
+
+    def of(part: Part) -> Part:
+        return Part(remembered(part.images, torch.arange(len(part)), trunk, listen), part.labels)
+
+    with freed_memory_kept():
+        train[known] = remembered(data.train.images, known, trunk, listen)
+        test, validation = of(data.test), of(data.validation) if data.validation else None
+    return Embedded(data.name, data.classes, Part(train, data.train.labels), test, validation, known)
