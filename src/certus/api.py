@@ -102,7 +102,7 @@ def train(
     if wanted(chosen):
         found = race(chosen, load_data(config.data, config.data_dir, config.size, config.fit), minutes)
         notices.info(found.why)
-        config = resolve({**chosen, "network": found.network})
+        config = resolve({**chosen, **found.settings})
         minutes = found.left(minutes)
     config = complete(config, epochs, minutes)
     with RunFolder.new(out, config) as folder:

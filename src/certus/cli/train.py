@@ -115,7 +115,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
         with trying() as announce:
             found_network = race(given, data, minutes, announce)
         console.print(found_network.why, soft_wrap=True, markup=False)
-        config = resolve({**given, "network": found_network.network})
+        config = resolve({**given, **found_network.settings})
         minutes = found_network.left(minutes)
     config, verdict = decide_mirroring(config, data)
     estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None

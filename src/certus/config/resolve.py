@@ -46,6 +46,8 @@ def resolve(given: Mapping[str, Any]) -> Config:
     if basic["depth"] == "head" and "method" not in plain:
         plain["method"] = basic["method"] = HEAD_METHOD
     known = recipe(basic["method"])
+    if basic["depth"] != "all" and basic["network"] == "auto":
+        basic["network"] = next(iter(IMAGENET))
     network = quick_network(basic["network"], basic["device"])
     preset = recommended(kind, known.name, network, basic["depth"])
     own = {name: value for name, value in preset.items() if name in known.defaults()}

@@ -99,10 +99,21 @@ def saved_trunk(path: Path, network: str, shape: tuple[int, ...], remedy: str) -
     return trunk
 
 
+def remembered_by(trunk: Trunk, config: Config) -> Remembered:
+    return Remembered(f"{config.network}-{trunk.digest}", FEATURES)
+
+
+def remembered_features(data: Dataset, config: Config, rows: Tensor) -> Tensor:
+    """The features (n, 1280) of these training pictures."""
+    trunk = trunk_of(config, data)
+    with freed_memory_kept():
+        return remembered_by(trunk, config)(data.train.images, rows, trunk)
+
+
 def embedded(data: Dataset, config: Config, listen: Listen = lambda *_: None) -> Embedded:
     """The features of all pictures that a run of this config may see; each is embedded once, also for later runs."""
     trunk, parts = trunk_of(config, data), split_of(config, data)
-    remembered = Remembered(f"{config.network}-{trunk.digest}", FEATURES)
+    remembered = remembered_by(trunk, config)
     known = torch.cat([parts.labelled, parts.unlabelled, parts.validation])
     train = torch.zeros(len(data.train), FEATURES)
 

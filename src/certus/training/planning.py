@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from torch import Tensor
+
 from certus.config import Config, decide, split_of, steps_per_epoch
 from certus.config.engine import FEW, LONG, PRICE, WIDER, smaller_batches, usual_steps, warm_share
 from certus.config.presets import epochs_for
@@ -16,14 +18,14 @@ from certus.data.batches import Sees, images_in_a_step
 from certus.errors import UsageError
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
-from certus.training.embedding import trunk_of
+from certus.training.embedding import Trunk, trunk_of
 from certus.training.run import Run
 from certus.training.threads import threads
 
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are (at least, at most), seconds for them
 SAMPLE = 256  # validation images whose answers are timed
 PLANNING = 0.25  # share of the minutes that timing may take
-TRIED, EMBEDDING = 32, 0.8  # pictures whose embedding is timed; share of the minutes that it may take
+TRIED, EMBEDDING = 16, 0.8  # pictures whose embedding is timed; share of the minutes that it may take
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
@@ -60,13 +62,18 @@ def complete_on(
 def embeddable(config: Config, data: Dataset, minutes: float) -> Config:
     """With as many unlabelled pictures as can be embedded in this time, if those are fewer than there are."""
     with threads(config.threads):
-        trunk, images = trunk_of(config, data), data.train.images[:TRIED]
-        trunk(images[:1])
-        each = seconds(lambda: trunk(images), config.threads) / len(images)
+        each = seconds_each(trunk_of(config, data), data.train.images, config.threads)
     parts = split_of(config, data)
     others = len(parts.labelled) + len(parts.validation) + len(data.test) + len(data.validation or ())
     most = max(1, int(EMBEDDING * 60 * minutes / each) - others)
     return config if len(parts.unlabelled) <= most else replace(config, unlabelled=most)
+
+
+def seconds_each(trunk: Trunk, images: Tensor, threads: int) -> float:
+    """To embed a picture."""
+    few = images[:TRIED]
+    trunk(few[:1])
+    return seconds(lambda: trunk(few), threads) / len(few)
 
 
 def warmed_up(config: Config, data: Dataset) -> Config:
@@ -170,10 +177,14 @@ def timed(run: Run) -> list[float]:
 def seconds(work: Callable[[], object], threads: int) -> float:
     """One thread is timed by its processor's time, so that a busy machine does not shorten the run; several by a clock,
     because they wait for each other."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+    clock = clock_of(threads)
     start = clock()
     work()
     return clock() - start
+
+
+def clock_of(threads: int) -> Callable[[], float]:
+    return time.process_time if threads == 1 else time.perf_counter
 
 
 def check_length(steps: float | None, epochs: float | None, minutes: float | None) -> None:

