@@ -26,14 +26,15 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
+from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from certus import Features
 from certus.data import Part, pictures
 from certus.writing import make_folder, put
 
 NETWORK = "efficientnet-lite0"
-HOG_SIZE = 64  # pixels, of larger pictures
+SIDE = 128  # pixels, to which smaller pictures are enlarged for the network
+HOG_SIDE = 64  # to which larger ones are brought
 FOLDS = 5
 # The first of each is taken where nothing can be chosen.
 HOG_STRENGTHS = (1.0, 0.01, 0.1, 10.0, 100.0)  # C of logistic regression
@@ -124,15 +125,17 @@ def hog_task(data: str, cache: Path, seed: int) -> Task:  # noqa: ARG001
 
 def small(images: Tensor) -> Array:
     """Larger ones with the means of neighbouring pixels."""
-    large = images.shape[-1] > HOG_SIZE
-    parts = [adaptive_avg_pool2d(part.float(), HOG_SIZE) if large else part for part in images.split(SLICE)]
+    large = images.shape[-1] > HOG_SIDE
+    parts = [adaptive_avg_pool2d(part.float(), HOG_SIDE) if large else part for part in images.split(SLICE)]
     return torch.cat(parts).numpy()
 
 
 def features_task(data: str, cache: Path, seed: int) -> Task:
     """Features of a network with ImageNet weights, standardised over all training pictures."""
     found = pictures(data).dataset
-    (train, seconds), (test, _) = (features(part, cache / "features" / NETWORK) for part in (found.train, found.test))
+    (train, seconds), (test, _) = (
+        features(part, cache / "features" / f"{NETWORK}-{SIDE}") for part in (found.train, found.test)
+    )
     start = time.process_time()
     scaler = StandardScaler().fit(train)
     x = scaler.transform(train)
@@ -148,7 +151,7 @@ def features(part: Part, cache: Path) -> tuple[Array, float]:
     for at in range(0, len(missing), BLOCK):
         some = missing[at : at + BLOCK]
         start = time.process_time()
-        vectors = Features(NETWORK).transform(part.images[some].numpy())
+        vectors = Features(NETWORK).transform(enlarged(part.images[some]).numpy())
         each = np.full((len(some), 1), (time.process_time() - start) / len(some), np.float32)
         block, rows = [keys[i] for i in some], np.concatenate([vectors, each], 1)
         make_folder(cache)
@@ -156,6 +159,13 @@ def features(part: Part, cache: Path) -> tuple[Array, float]:
         found |= dict(zip(block, rows, strict=True))
     rows = np.stack([found[key] for key in keys])
     return rows[:, :-1], float(rows[:, -1].sum())
+
+
+def enlarged(images: Tensor) -> Tensor:
+    """Small ones, because the network was made for large ones."""
+    if images.shape[-1] >= SIDE:
+        return images
+    return interpolate(images.float(), SIDE, mode="bilinear", align_corners=False).round().to(torch.uint8)
 
 
 def stored(cache: Path) -> dict[bytes, Array]:
