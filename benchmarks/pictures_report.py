@@ -145,7 +145,9 @@ def panel(axes: Axes, folder: str, found: Lines) -> None:
     axes.set_xlabel("labels per class")
     axes.set_ylabel("test error (%)")
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(sorted({n for line in found.values() for n in line})))
+    known = sorted({n for line in found.values() for n in line})
+    axes.set_xlim(known[0] / 1.4, known[-1] * 1.4)
+    axes.xaxis.set_major_locator(FixedLocator(known))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     if min(means) > 0:
