@@ -8,11 +8,6 @@ hog + logistic regression, label spreading   scikit-learn, without a network and
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from hog import hog
+from resumable import TWO_CORES, Given, Result, answer, budget
 from torch import nn
 
 import certus
@@ -40,44 +36,14 @@ from certus.training.memory import freed_memory_kept
 from certus.training.planning import complete
 from certus.training.run import Run
 
-# A cell has one thread, a reader's machine two cores. Two threads make a training step 1.64 times as quick as one
-# (0.36 s and 0.22 s, docs/performance.md). So a minute of two cores is 1.64 minutes of one.
-TWO_CORES = 1.64
 UNENDING = 1_000_000  # steps of a run that is only timed
 WARM, FEWEST, ENOUGH = 2, 5, 5.0  # steps that are not timed, that are at least, seconds that are
-Given = dict[str, Any]  # task, arm, minutes, seed, data_dir
-Result = dict[str, Any]
-
-
-def main() -> None:
-    os.environ["TQDM_DISABLE"] = "1"
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    given = json.loads(sys.argv[1])
-    try:
-        result = ARMS[given["arm"]](given)
-    except CertusError as e:
-        result = {"failed": str(e)}
-    result["megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    print("\n" + json.dumps(result), flush=True)
-
-
-def end_with_parent() -> None:
-    """Standard input is a pipe that ends when the parent process does."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
 
 
 def settings(given: Given, method: str = "supervised") -> dict[str, Any]:
     data, _, labels = given["task"].rpartition("-")
     machine = {"data_dir": given["data_dir"], "device": "cpu", "threads": 1}
     return {"data": data, "labels": int(labels), "method": method, "seed": given["seed"], **machine}
-
-
-def budget(given: Given) -> float:
-    """Processor seconds for training."""
-    return 60 * TWO_CORES * given["minutes"]
 
 
 # --- certus
@@ -295,4 +261,4 @@ ARMS: dict[str, Callable[[Given], Result]] = {
 }
 
 if __name__ == "__main__":
-    main()
+    answer(ARMS)

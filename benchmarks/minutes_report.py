@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -13,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from resumable import Row, length
 
 from certus.report.figure import MUTED, SERIES, STYLE
 from certus.report.statistics import mean_std
@@ -29,7 +28,6 @@ COLUMNS = (
     *("task", "arm", "minutes", "seed", "test_error", "validation_error", "steps", "processor_seconds"),
     *("megabytes", "version", "settings"),
 )
-Row = dict[str, str]
 Errors = dict[tuple[str, str, str], dict[int, float]]  # by task, arm and minutes, then by seed
 
 
@@ -46,21 +44,6 @@ class Cell:
 
     def __str__(self) -> str:
         return ", ".join(filter(None, (self.task, self.arm, length(self.minutes), f"seed {self.seed}")))
-
-
-def length(minutes: str) -> str:
-    return f"{minutes} minute{'s' * (minutes != '1')}" if minutes else ""
-
-
-def whole_lines(file: Path) -> bytes:
-    """All but a last line that was cut off."""
-    text = file.read_bytes() if file.is_file() else b""
-    return text[: text.rfind(b"\n") + 1]
-
-
-def read(file: Path) -> list[Row]:
-    """The finished cells."""
-    return list(csv.DictReader(whole_lines(file).decode().splitlines()))
 
 
 def errors(rows: Iterable[Row]) -> Errors:

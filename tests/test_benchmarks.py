@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hog import hog
 from minutes_report import ARMS, COLUMNS, TIMELESS, USB, Cell
+from resumable import append, read
 
 ROW = ("svhn-1000", "engine ft-ccl", "3", 1, 12.5, 13.0, 70, 295.2, 812, "certus 0", '{"a":"b, c","d":1}')
 
@@ -44,16 +45,16 @@ def test_every_arm_can_be_run_and_drawn() -> None:
 @pytest.mark.parametrize("missing", [1, 5, 30, 50])
 def test_a_finished_cell_is_known_again_and_one_that_was_cut_off_is_not(tmp_path: Path, missing: int) -> None:
     file = tmp_path / "new" / "runs.csv"
-    assert minutes_report.read(file) == []
-    minutes.append(file, ROW)
-    minutes.append(file, (*ROW[:3], 2, *ROW[4:]))
+    assert read(file) == []
+    append(file, COLUMNS, ROW)
+    append(file, COLUMNS, (*ROW[:3], 2, *ROW[4:]))
     whole = file.read_text()
     assert whole.splitlines()[0] == ",".join(COLUMNS)
     file.write_text(whole[:-missing])
-    (row,) = minutes_report.read(file)
+    (row,) = read(file)
     assert row == dict(zip(COLUMNS, map(str, ROW), strict=True))
     assert Cell.of(row) == Cell("svhn-1000", "engine ft-ccl", "3", 1)
-    minutes.append(file, (*ROW[:3], 2, *ROW[4:]))
+    append(file, COLUMNS, (*ROW[:3], 2, *ROW[4:]))
     assert file.read_text() == whole
 
 

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import minutes
 import minutes_report
 import pytest
+import resumable
 import scipy.stats
 import torch
 
@@ -461,8 +461,8 @@ def test_a_wrong_number_after_equal_minutes_is_found(minutes_folder: Path) -> No
         *(("usb fixmatch", "1", 0, 40.0), ("label spreading", "", 0, 50.0), ("label spreading", "", 1, 51.0)),
     ]:
         row = ["svhn-1000", arm, m, seed, error, error, 9, 12.4, 500, "certus 0", "{}"]
-        minutes.append(minutes_folder / "runs.csv", row)
-    (made,) = minutes_report.tables(minutes_report.read(minutes_folder / "runs.csv"))
+        resumable.append(minutes_folder / "runs.csv", minutes_report.COLUMNS, row)
+    (made,) = minutes_report.tables(resumable.read(minutes_folder / "runs.csv"))
     page = minutes_folder / "page.md"
     page.write_text(f"`python benchmarks/minutes.py --data-dir DATA`\n\n{made.markdown()}")
     (printed,) = tables_of(page)
