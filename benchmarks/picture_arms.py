@@ -14,9 +14,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import rivals
 import torch
@@ -24,17 +22,14 @@ from folders import folder
 from resumable import TWO_CORES, Given, Result, answer
 
 import certus
+from certus.certainty.metrics import best, unconfidence
 from certus.certainty.scores import error, risk_coverage
 from certus.data import pictures
-from certus.training import race
 from certus.training.artefacts import read_answers
 from certus.training.loop import Tick
 from certus.training.run_folder import RunFolder
 
-METRIC = "pe"  # of `certus predict` and `certus evaluate`, where nothing else is asked for
 PRETRAINED, SCRATCH = "efficientnet-lite0", "sprint"
-# The race subtracts its own time by the clock, which on a busy machine runs on while others work.
-PROCESSOR = SimpleNamespace(**dict.fromkeys(("monotonic", "perf_counter", "process_time"), time.process_time))
 Tensors = dict[str, torch.Tensor]
 
 
@@ -48,7 +43,7 @@ def trained(given: Given, **settings: Any) -> Result:
         ends[1:] = [time.process_time()]
 
     machine = {"device": "cpu", "threads": 1, "seed": given["seed"], "minutes": TWO_CORES * given["minutes"]}
-    with TemporaryDirectory() as out, patch.object(race, "time", PROCESSOR):
+    with TemporaryDirectory() as out:
         run = RunFolder(certus.train(data, out=Path(out, "run"), listen=listen, **machine, **settings).folder)
         config, result = run.load_config(), run.load_result()
         answers = read_answers(run.predictions, "train again")
@@ -64,10 +59,10 @@ def trained(given: Given, **settings: Any) -> Result:
 
 
 def certain_half(answers: Tensors) -> float:
-    """Percent of wrong answers among the more certain half, by the metric of the first network, if it has dropout."""
+    """Percent of wrong answers among the more certain half, as `certus predict` and `certus evaluate` rank them."""
     first = answers["probabilities"][0]
-    uncertainty = answers.get(METRIC, 1 - first.amax(1))
-    return round(risk_coverage(first, answers["labels"], uncertainty, [0.5])[0], 4)
+    known = {"confidence": unconfidence(first), **answers}
+    return round(risk_coverage(first, answers["labels"], known[best(known)], [0.5])[0], 4)
 
 
 def rival(fit: rivals.Fit, given: Given) -> Result:

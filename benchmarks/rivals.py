@@ -26,14 +26,13 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d, interpolate
+from torch.nn.functional import adaptive_avg_pool2d
 
 from certus import Features
 from certus.data import Part, pictures
 from certus.writing import make_folder, put
 
 NETWORK = "efficientnet-lite0"
-SIDE = 128  # pixels, to which smaller pictures are enlarged for the network
 HOG_SIDE = 64  # to which larger ones are brought
 FOLDS = 5
 # The first of each is taken where nothing can be chosen.
@@ -133,9 +132,7 @@ def small(images: Tensor) -> Array:
 def features_task(data: str, cache: Path, seed: int) -> Task:
     """Features of a network with ImageNet weights, standardised over all training pictures."""
     found = pictures(data).dataset
-    (train, seconds), (test, _) = (
-        features(part, cache / "features" / f"{NETWORK}-{SIDE}") for part in (found.train, found.test)
-    )
+    (train, seconds), (test, _) = (features(part, cache / "features" / NETWORK) for part in (found.train, found.test))
     start = time.process_time()
     scaler = StandardScaler().fit(train)
     x = scaler.transform(train)
@@ -151,7 +148,7 @@ def features(part: Part, cache: Path) -> tuple[Array, float]:
     for at in range(0, len(missing), BLOCK):
         some = missing[at : at + BLOCK]
         start = time.process_time()
-        vectors = Features(NETWORK).transform(enlarged(part.images[some]).numpy())
+        vectors = Features(NETWORK).transform(part.images[some].numpy())
         each = np.full((len(some), 1), (time.process_time() - start) / len(some), np.float32)
         block, rows = [keys[i] for i in some], np.concatenate([vectors, each], 1)
         make_folder(cache)
@@ -159,13 +156,6 @@ def features(part: Part, cache: Path) -> tuple[Array, float]:
         found |= dict(zip(block, rows, strict=True))
     rows = np.stack([found[key] for key in keys])
     return rows[:, :-1], float(rows[:, -1].sum())
-
-
-def enlarged(images: Tensor) -> Tensor:
-    """Small ones, because the network was made for large ones."""
-    if images.shape[-1] >= SIDE:
-        return images
-    return interpolate(images.float(), SIDE, mode="bilinear", align_corners=False).round().to(torch.uint8)
 
 
 def stored(cache: Path) -> dict[bytes, Array]:

@@ -130,9 +130,9 @@ def test_a_size_out_of_range(root: Path, cache: Path, size: int) -> None:
     ("sides", "size", "expected"),
     [
         ((8, 9, 10), 32, "median shorter side is 9, and 32 is the smallest automatic size"),
-        ((40, 40, 500), 48, "median shorter side is 40, and 48 is the nearest of 32, 48, 64, 96, 128"),
+        ((40, 40, 500), 48, "median shorter side is 40, and 48 is the nearest of 32, 48, 64, 96, 128, 160"),
         ((20, 60, 61), 64, "median shorter side is 60, and 64 is the nearest"),
-        ((90, 1080, 2000), 128, "median shorter side is 1,080, and 128 is the largest automatic size"),
+        ((90, 1080, 2000), 160, "median shorter side is 1,080, and 160 is the largest automatic size"),
     ],
 )
 def test_the_size_is_chosen_from_the_pictures(tmp_path: Path, sides: tuple[int, ...], size: int, expected: str) -> None:

@@ -43,7 +43,7 @@ SUFFIXES = frozenset(
 FORMATS = tuple("PNG JPEG WEBP BMP TIFF GIF PPM JPEG2000 AVIF PCX SGI TGA".split())  # no other decoder is used
 FORMAT_NAMES = "PNG, JPEG, WebP, BMP, TIFF, GIF, PPM, JPEG 2000, AVIF, PCX, SGI or TGA"
 ORIENTATION = 0x0112  # the EXIF tag
-SIZES = (32, 48, 64, 96, 128)  # the choices when the user gives no size
+SIZES = (32, 48, 64, 96, 128, 160)  # the choices when the user gives no size
 SAMPLE = 1000  # pictures that are opened to choose a size
 GREY = np.array([299, 587, 114], dtype=np.uint32)  # shares of red, green and blue in brightness, in thousandths
 CHUNK = 4  # pictures that a thread takes at a time, because each handover costs time
