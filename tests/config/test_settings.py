@@ -60,12 +60,13 @@ UNOBSERVED = {"device", "threads", "data_dir"}  # where it runs, not what
 ELSEWHERE = {
     "weights",
     "depth",
+    "guess",
     "options",
     "size",
     "fit",
     "init",
     "mirror",
-}  # test_race, test_embedding, test_contract, own_pictures (two), pretraining, mirror
+}  # test_race, test_embedding, test_guessing, test_contract, own_pictures (two), pretraining, mirror
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

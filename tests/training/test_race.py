@@ -9,13 +9,13 @@ import torch
 from PIL import Image
 
 import certus
-from certus.config import resolve
+from certus.config import decide, resolve
 from certus.data import Part, load
 from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
 from certus.networks.weights import keep, kept, learnt
 from certus.training import race as races
 from certus.training.planning import complete
-from certus.training.race import PRETRAINED, SCRATCH, Race, race, tried, wanted
+from certus.training.race import PRETRAINED, SCRATCH, Look, Race, looked, race, tried, wanted
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def weights(tmp_path, monkeypatch):
     """Weights that anyone may have: random ones."""
     monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "weights"))
     torch.manual_seed(0)
-    keep(kept(PRETRAINED), learnt(Mobile(EFFICIENTNET_LITE0, 3, 4)))
+    random = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4))
+    keep(kept(PRETRAINED), {name: 2.4 * t for name, t in random.items()})  # so that no signal is lost on the way
+    monkeypatch.setenv("CERTUS_CACHE", str(tmp_path / "cache"))
 
 
 def folder_of(root: Path, labelled: int, validation: int = 0) -> dict[str, object]:
@@ -48,6 +50,7 @@ def test_only_own_pictures_whose_network_is_left_open(tmp_path):
     assert not wanted(given | {"network": "sprint"})
     assert not wanted(given | {"init": "a-run"})
     assert not wanted(given | {"width": 64})
+    assert not wanted(given | {"depth": "head"})
     assert not wanted(given | {"method": "rotation"})
     assert not wanted({"data": "cifar10"})
     assert not wanted({})
@@ -67,15 +70,57 @@ def test_without_weights_it_says_what_is_missing(tmp_path, monkeypatch):
     assert "pip install certus-ssl[imagenet]" in found.why
 
 
-def test_with_few_labels_there_is_no_race(tmp_path, weights, monkeypatch):  # noqa: ARG001
+@pytest.mark.parametrize(
+    ("look", "network"),
+    [
+        (Look(0.4, 0.5, 0.2, 0.001), PRETRAINED),
+        (Look(0.5, 0.5, 0.2, 0.001), PRETRAINED),
+        (Look(0.5, 0.4, 0.2, 0.001), SCRATCH),
+    ],
+)
+def test_with_few_validation_pictures_the_look_decides(tmp_path, weights, monkeypatch, look, network):  # noqa: ARG001
     monkeypatch.setattr(races, "tried", None)
+    monkeypatch.setattr(races, "looked", lambda *_: look)
     given = folder_of(tmp_path / "photos", 10)
     found = race(given, load(given["data"]), 3.0)
-    assert found.network == PRETRAINED
-    assert "few labels" in found.why
-    colour = load(given["data"])
-    grey = replace(colour, train=Part(colour.train.images[:, :1], colour.train.labels))
-    assert race(given, grey, 3.0).network == SCRATCH
+    assert found.network == network
+    assert str(look) in found.why
+
+
+@pytest.mark.parametrize(("features", "edges", "network"), [(0.2, 0.5, PRETRAINED), (0.5, 0.2, SCRATCH)])
+def test_where_the_look_is_clear_there_is_no_race(tmp_path, weights, monkeypatch, features, edges, network):  # noqa: ARG001
+    monkeypatch.setattr(races, "tried", None)
+    monkeypatch.setattr(races, "looked", lambda *_: Look(features, edges, 0.1, 0.001))
+    given = folder_of(tmp_path / "photos", 2, validation=15)
+    found = race(given, load(given["data"]), 3.0)
+    assert found.network == network
+    assert found.settings == {"network": network}
+
+
+def test_where_few_steps_fit_only_the_head_learns(tmp_path, weights, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr(races, "looked", lambda *_: Look(0.2, 0.5, 0.1, 0.5))
+    given = folder_of(tmp_path / "photos", 2, validation=15)
+    found = race(given, load(given["data"]), 1.0)
+    assert found.settings == {"network": PRETRAINED, "depth": "head"}
+    assert "only its head learns" in found.why
+    assert race(given, load(given["data"]), 600.0).depth == "all"
+    assert race(given, load(given["data"]), None).depth == "all"
+    monkeypatch.setattr(races, "looked", lambda *_: Look(0.5, 0.2, 0.1, 0.5))
+    assert race(given, load(given["data"]), 1.0).settings == {"network": SCRATCH}
+
+
+def test_the_look_sees_what_features_and_edges_tell(tmp_path, weights):  # noqa: ARG001
+    """Labels by brightness are in the features; those of noise are nowhere."""
+    given = folder_of(tmp_path / "photos", 20)
+    data = load(given["data"])
+    config = decide(resolve(given | {"network": PRETRAINED, "method": "supervised"}), data)
+    noise = looked(config, data)
+    assert not noise.clear
+    assert noise.seconds > 0
+    level = torch.where(data.train.labels == 1, 0.3, 1.0).view(-1, 1, 1, 1)
+    bright = replace(data, train=Part((data.train.images * level).to(torch.uint8), data.train.labels))
+    found = looked(config, bright)
+    assert min(found.features, found.edges) < 0.2
 
 
 @pytest.mark.parametrize(("scratch", "winner"), [(10.0, SCRATCH), (30.0, PRETRAINED), (20.0, PRETRAINED)])
@@ -87,6 +132,7 @@ def test_validation_labels_decide(tmp_path, weights, monkeypatch, scratch, winne
         return scratch if given["network"] == SCRATCH else 20.0
 
     monkeypatch.setattr(races, "tried", fake)
+    monkeypatch.setattr(races, "looked", lambda *_: Look(0.4, 0.5, 0.2, 0.001))
     given = folder_of(tmp_path / "photos", 2, validation=15)
     found = race(given | {"method": "mean-teacher", "options": {"weight": 2.0}}, load(given["data"]), 5.0)
     assert found.network == winner
@@ -127,7 +173,7 @@ def test_a_run_starts_from_the_trunk(tmp_path, weights):  # noqa: ARG001
     given = folder_of(tmp_path / "photos", 3)
     run = build(complete(resolve(given | {"network": PRETRAINED, "method": "mean-teacher", "steps": 1})))
     torch.manual_seed(0)
-    expected = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4))
+    expected = {name: 2.4 * t for name, t in learnt(Mobile(EFFICIENTNET_LITE0, 3, 4)).items()}
     for net in (*run.method.students, *run.method.answers):
         own = learnt(net)
         assert all(torch.equal(own[n], t) for n, t in expected.items() if not n.startswith("head."))

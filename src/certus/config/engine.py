@@ -69,9 +69,10 @@ FINE: dict[str, Any] = {  # to go on from weights that were learnt on other pict
     "precision": "fp32",  # convolutions per channel gain nothing from bf16
 }
 FINE_BY_METHOD: dict[str, dict[str, Any]] = {
-    **{method: BY_METHOD[method] for method in (*TAUGHT, "fixmatch")},
+    **{method: BY_METHOD[method] | {"guess": "auto"} for method in (*TAUGHT, "fixmatch")},
     "supervised": {"labelled_batch": 64},
 }
+FEW_FOR_GUESSES = 25  # labels per class; with fewer, a warm-up also learns guesses (docs/pictures.md)
 
 HEAD: dict[str, Any] = FINE | {  # to learn one layer on the features of such a network
     "unlabelled_batch": 128,

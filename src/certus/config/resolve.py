@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from certus.config.engine import HEAD_METHOD
+from certus.config.engine import FEW_FOR_GUESSES, HEAD_METHOD
 from certus.config.presets import DATA, FOLDER, recommended
 from certus.config.settings import Config, checked_types, undecided
 from certus.data import Dataset, is_folder
@@ -90,7 +90,11 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle["momentum"] = "`optimiser` adam has its own"
     if settings["network"] not in IMAGENET:
         idle["depth"] = f"network {settings['network']} has no weights from other pictures"
-    elif settings["depth"] == "head":
+        idle["guess"] = idle["depth"]
+    elif not settings["warm_up"]:
+        idle["guess"] = "without `warm_up` nothing learns the guesses"
+    if settings["depth"] == "head":
+        idle["guess"] = "with `depth` head all labels can travel"
         idle |= dict.fromkeys(("strong", "strength"), "with `depth` head there are no strong views")
     if not is_folder(settings["data"]):
         idle["fit"] = "it is for folders of pictures"
@@ -182,7 +186,16 @@ def decide(config: Config, data: Dataset) -> Config:
         momentum=config.momentum if config.optimiser == "sgd" else 0.0,
         weight_decay=0.0 if config.optimiser == "muon" else config.weight_decay,
         threads=config.threads or len(os.sched_getaffinity(0)),
+        guess=decide_guess(config, data),
     )
+
+
+def decide_guess(config: Config, data: Dataset) -> bool:
+    """Whether the warm-up learns guesses: with few labels, and if there is something to guess."""
+    parts = split_of(config, data)
+    if not undecided(config.guess):
+        return config.guess
+    return 0 < len(parts.labelled) < FEW_FOR_GUESSES * len(data.classes) and len(parts.unlabelled) > 0
 
 
 def split_of(config: Config, data: Dataset) -> Split:

@@ -75,6 +75,13 @@ class Config:
         "once, and one layer learns in seconds)",
         one_of("all", "last", "head"),
     )
+    guess: bool = setting(
+        NETWORK,
+        False,
+        "the warm-up of a network with weights also learns labels that are guessed from similar pictures; auto: with "
+        "fewer than 25 labels per class",
+        auto=True,
+    )
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))

@@ -63,11 +63,18 @@ class BalancedStream:
 class Batches:
     """The indices of each step's images; an epoch is one pass over the unlabelled images.
 
-    With the `labels` of the labelled images, these are drawn so that every class comes up equally often.
+    With the `labels` of the labelled images, these are drawn so that every class comes up equally often. `guessed` are
+    unlabelled images whose labels the warm-up guesses.
     """
 
     def __init__(
-        self, labelled: Tensor, unlabelled: Tensor, sizes: tuple[int, int], seed: int, labels: Tensor | None = None
+        self,
+        labelled: Tensor,
+        unlabelled: Tensor,
+        sizes: tuple[int, int],
+        seed: int,
+        labels: Tensor | None = None,
+        guessed: Tensor | None = None,
     ) -> None:
         def of_labelled(purpose: str) -> Stream | BalancedStream:
             own = seed_of(seed, purpose)
@@ -79,10 +86,18 @@ class Batches:
         self.everything = torch.cat([labelled, unlabelled])
         self._everything = Stream(len(self.everything), seed_of(seed, "everything"))
         self._warm = of_labelled("warm-up")
+        self.guessed = labelled[:0] if guessed is None else guessed
+        self._guessed = Stream(len(self.guessed), seed_of(seed, "guessed"))
 
     def warm(self, step: int) -> Tensor:
-        """Indices of a step of the warm-up: as many images as in any other step, all of them labelled."""
-        return self.labelled[self._warm.take(step, sum(self.sizes))]
+        """Indices of a step of the warm-up: as many images as in any other step, all of them labelled.
+
+        If there are guesses, three quarters of the images have a guess instead of a label.
+        """
+        size = sum(self.sizes)
+        own = max(1, size // 4) if len(self.guessed) else size
+        labelled = self.labelled[self._warm.take(step, own)]
+        return torch.cat([labelled, self.guessed[self._guessed.take(step, size - own)]]) if own < size else labelled
 
     def size(self, sees: Sees) -> int:
         """Images per step."""

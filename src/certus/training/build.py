@@ -27,6 +27,7 @@ from certus.optimisers import adam, muon, sgd
 from certus.randomness import generator, seed_global, seed_of, untouched_generator
 from certus.teachers.witness import witnessed
 from certus.training.embedding import embedded
+from certus.training.guessing import guessed_labels
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
 from certus.views import Augmentation, Chain, Noise, weak
@@ -77,6 +78,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         elif isinstance(net, Mobile):
             net.adapt(*data.scale, brightest(data.train.images))
 
+    guesses = guessed_labels(data, config, parts, labels.cpu()).to(config.device) if config.guess else None
     context = BuildContext(
         network=make_networks(config, inputs.shape, len(data.classes), make, prepare),
         classes=len(data.classes),
@@ -110,6 +112,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             (config.labelled_batch, config.unlabelled_batch),
             seed_of(config.seed, "batches"),
             seen.cpu() if config.balance == "batches" else None,
+            None if guesses is None else ((guesses >= 0) & (labels < 0)).nonzero()[:, 0].cpu(),
         ),
         views=views,
         method=method,
@@ -117,6 +120,7 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
         images=images,
         labels=labels,
         validation=inputs.validation if inputs.validation and not len(held_out) else held_out,
+        guesses=guesses,
         prior=log_frequencies(seen, len(data.classes)) if config.balance == "logits" else None,
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from certus.config import Config, split_of
 from certus.data import Dataset, Part
@@ -108,6 +109,12 @@ def remembered_features(data: Dataset, config: Config, rows: Tensor) -> Tensor:
     trunk = trunk_of(config, data)
     with freed_memory_kept():
         return remembered_by(trunk, config)(data.train.images, rows, trunk)
+
+
+def comparable(features: Tensor) -> Tensor:
+    """Features as vectors of length 1 around their mean; the root keeps a few large ones from deciding."""
+    x = features.clamp(min=0).sqrt()
+    return F.normalize(x - x.mean(0), dim=1)
 
 
 def embedded(data: Dataset, config: Config, listen: Listen = lambda *_: None) -> Embedded:

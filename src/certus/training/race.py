@@ -15,8 +15,6 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from certus.config import Config, decide, resolve, split_of
 from certus.config.engine import FINE
@@ -28,7 +26,7 @@ from certus.networks.mobile import SMALLEST
 from certus.networks.weights import IMAGENET, available
 from certus.randomness import generator
 from certus.training.build import build_on
-from certus.training.embedding import SIZE, remembered_features, trunk_of
+from certus.training.embedding import SIZE, comparable, remembered_features, trunk_of
 from certus.training.loop import fit
 from certus.training.planning import clock_of, complete_on, seconds_each
 from certus.training.threads import threads
@@ -151,12 +149,6 @@ def looked(config: Config, data: Dataset) -> Look:
         features = comparable(remembered_features(data, config, index))
         (f, f_doubt), (e, e_doubt) = (error_by_folds(x, labels) for x in (features, describe(data.train.images, index)))
     return Look(f, e, hypot(f_doubt, e_doubt), each)
-
-
-def comparable(features: Tensor) -> Tensor:
-    """Features as vectors of length 1 around their mean; the root keeps a few large ones from deciding."""
-    x = features.clamp(min=0).sqrt()
-    return F.normalize(x - x.mean(0), dim=1)
 
 
 def depth_for(look: Look, minutes: float | None, given: Mapping[str, Any]) -> str:

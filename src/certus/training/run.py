@@ -42,6 +42,7 @@ class Run:
     images: Tensor  # (N, …) the training images, on the device, as stored
     labels: Tensor  # (N,) −1 where the run may not look
     validation: Part  # never trained on
+    guesses: Tensor | None = None  # (N,) `labels`, and guesses in place of some −1, for the warm-up
     prior: Tensor | None = None  # (C,) log frequency of each class among the labels, if the loss makes up for it
 
     @property
@@ -61,7 +62,8 @@ class Run:
         index = self.batches.warm(number) if clock.warming else self.batches(number, self.method.sees)
         index = index.to(self.images.device, non_blocking=True)
         labelled = len(index) if clock.warming else self.batches.sizes[0]
-        batch = Batch(self.inputs.normalised(self.images[index]), self.labels[index], index, labelled, self.prior)
+        labels = self.labels if self.guesses is None or not clock.warming else self.guesses
+        batch = Batch(self.inputs.normalised(self.images[index]), labels[index], index, labelled, self.prior)
         return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
 
     def rate(self, number: int) -> float:
