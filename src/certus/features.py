@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from torch import nn
 
 from certus.data.arrays import channels_first
 from certus.errors import UsageError
-from certus.networks import network
+from certus.networks import has_weights, network
 from certus.networks.fused import fuse
-from certus.networks.mobile import FEATURES, Mobile
+from certus.networks.pretrained import Pretrained
 from certus.networks.weights import IMAGENET, pretrained
 from certus.randomness import untouched_generator
 
@@ -22,14 +21,15 @@ BATCH = 64
 
 
 class Features(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Images as vectors of 1,280 features that a network learnt on ImageNet. Nothing is fitted.
+    """Images as vectors of features that a network learnt on other pictures. Nothing is fitted.
 
     Parameters
     ----------
     network : str
-        efficientnet-lite0 or mobilenet-v2.
+        efficientnet-lite0 or mobilenet-v2, with 1,280 features; timm:NAME or transformers:NAME where that package is
+        installed.
     weights : str
-        imagenet, or a file of weights.
+        imagenet (for a model of another package, its own weights), or a file of weights.
 
     Examples
     --------
@@ -59,25 +59,30 @@ class Features(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        array of shape (n, 1280)
+        array of shape (n, features)
         """
-        if self.network not in IMAGENET:
-            raise UsageError(f"`network` must be one of {', '.join(IMAGENET)}, but is {self.network!r}.")
         images = channels_first(torch.as_tensor(np.asarray(X)))
         if images.shape[1] not in (1, 3):
             raise UsageError(f"Images must be grey or have three colours, but these have {images.shape[1]} channels.")
-        trunk = self._trunk(images)
-        parts = [trunk(part.float()).numpy() for part in images.split(BATCH)]
-        return np.concatenate(parts) if parts else np.empty((0, FEATURES), np.float32)
-
-    def _trunk(self, images: torch.Tensor) -> nn.Module:
-        with untouched_generator():
-            net = network(self.network, tuple(images.shape[1:]), 2, 32, 0.0)
-        assert isinstance(net, Mobile)
+        net = self._net(tuple(images.shape[1:]))
         net.load_state_dict(pretrained(self.network, self.weights, net), strict=False)
         net.adapt(torch.zeros(1), torch.ones(1), 1.0 if images.is_floating_point() else 255.0)
-        return fuse(net.trunk.eval()) or net.trunk
+        trunk = fuse(net.trunk.eval()) or net.trunk
+        if not len(images):
+            return np.empty((0, net.head.in_features), np.float32)
+        return np.concatenate([trunk(part.float()).numpy() for part in images.split(BATCH)])
+
+    def _net(self, shape: tuple[int, ...]) -> Pretrained:
+        if not has_weights(self.network):
+            named = ", ".join(IMAGENET)
+            raise UsageError(
+                f"`network` must be one of {named}, timm:NAME or transformers:NAME, but is {self.network!r}."
+            )
+        with untouched_generator():
+            net = network(self.network, shape, 2, 32, 0.0)
+        assert isinstance(net, Pretrained)
+        return net
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
-        """feature0 … feature1279."""
-        return np.array([f"feature{i}" for i in range(FEATURES)], dtype=object)
+        """feature0, feature1, …"""
+        return np.array([f"feature{i}" for i in range(self._net((3, 96, 96)).head.in_features)], dtype=object)

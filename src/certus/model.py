@@ -183,7 +183,8 @@ def load(folder: str | Path) -> Model:
     check_settings(state[1], config, found.path)
     shape = tuple(about["shape"])
     config, classes = replace(config, init="", weights=""), len(about["classes"])
-    method = make_method(config, BuildContext.bare(make_networks(config, shape, classes), classes))
+    networks = make_networks(config, shape, classes, blueprint=found.load_blueprint())
+    method = make_method(config, BuildContext.bare(networks, classes))
     if not method.answers:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}

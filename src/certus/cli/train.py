@@ -127,7 +127,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
 def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
     """Train a run in its folder, from its newest checkpoint if it has one, and print the result."""
     at_least(0)("save_seconds", options.save_seconds)
-    built = build(config)
+    built = build(config, folder)
     console.print(title(built), soft_wrap=True)
     if is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
         folder.path.mkdir(parents=True, exist_ok=True)

@@ -40,10 +40,6 @@ class Adapt(nn.Module):
         self.offset.copy_((mean.view(1, -1, 1, 1) * (255 / brightest) - centre) / spread)
 
 
-class Foreign(nn.Module):
-    """Code of another package. A fused copy could change what it does, so there is none."""
-
-
 class Pretrained(nn.Module):
     """A trunk (adapt, layers, dropout) and a linear head. The weights of the layers come from elsewhere."""
 

@@ -2,7 +2,7 @@
 
 config.toml               every setting: `certus train --config` runs it again
 split.json                which images were labelled, which were for validation, and what the run began as
-model.json                classes, input shape and scale: what a model needs to answer
+model.json                classes, input shape and scale, and what builds a network of another package
 environment.json          versions and machine
 metrics.jsonl             one line per epoch
 checkpoints/              the newest state
@@ -33,6 +33,8 @@ from certus.config.run_file import seal_in
 from certus.config.settings import Altered, from_toml_file
 from certus.errors import CertusError, UsageError
 from certus.methods import PRETRAINING, recipe
+from certus.networks.foreign import Blueprint
+from certus.networks.outside import blueprint_of
 from certus.training import artefacts
 from certus.training.artefacts import opened, read_record, sealed
 from certus.training.checkpoint import recorded
@@ -168,7 +170,9 @@ class RunFolder:
             ),
         )
         mean, std = (s.flatten().tolist() for s in data.scale)
-        put_json(self.model, sealed({"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}))
+        about = {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}
+        blueprint = blueprint_of(run.method.state)
+        put_json(self.model, sealed(about | ({"network": blueprint.plain()} if blueprint else {})))
         put_json(self.environment, sealed(environment()))
         put(self.config, config.text())
         self.check_saved(config)
@@ -234,6 +238,11 @@ class RunFolder:
         if len(shape) not in (1, 3) or min(shape) < 1 or channels != {shape[0]} or not min(about["std"]) > 0:
             raise CertusError(f"{self.model} is damaged (its shape and its scale do not fit): {LOST}.")
         return about
+
+    def load_blueprint(self) -> Blueprint | None:
+        """Of a network of another package; None for other networks, and before the run begins."""
+        kept = self.load_model().get("network") if self.exists() else None
+        return Blueprint.of(kept) if kept else None
 
     def load_metrics(self) -> list[dict[str, Any]]:
         """One record per epoch, in order. A last line that is still being written is left out."""
