@@ -72,13 +72,13 @@ NETWORKS = {
 def architecture(name: str) -> Architecture:
     """Of a name in the table above, or of a model of another package."""
     if is_outside(name):
-        return Architecture("a model of another package", partial(outside, name), 32, 32, 1, "mlp", True, True)
+        return Architecture("a model of another package", partial(of_package, name), 32, 32, 1, "mlp", True, True)
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
     return NETWORKS[name]
 
 
-def outside(name: str, *arguments: Any, blueprint: Blueprint | None = None, **more: Any) -> Outside:
+def of_package(name: str, *arguments: Any, blueprint: Blueprint | None = None, **more: Any) -> Outside:
     return Outside(blueprint or describe(name), *arguments, **more)
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from certus.errors import CertusError, UsageError
+from certus.randomness import untouched_generator
 
 notices = logging.getLogger("certus")
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
@@ -78,6 +79,10 @@ class Foreign(nn.Module):
     def weights(package: Any, where: str, blueprint: Blueprint) -> dict[str, Tensor]:
         """Their published weights, by their names."""
         raise NotImplementedError
+
+    def renamed(self, found: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The tensors of a file that the package wrote, by the names of the model in memory."""
+        return found
 
 
 class OfTimm(Foreign):
@@ -169,10 +174,23 @@ class OfTransformers(Foreign):
             dtype=torch.float32,
             output_loading_info=True,
         )
-        return {name: t for name, t in model.state_dict().items() if name not in found["missing_keys"]}
+        return without_missing(model, found)
+
+    def renamed(self, found: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Its files keep the names of older versions."""
+        kind, config = type(self.model), self.model.config
+        with untouched_generator():
+            return without_missing(
+                *kind.from_pretrained(None, config=config, state_dict=dict(found), output_loading_info=True)
+            )
 
 
 MODELS: dict[str, Any] = {"timm": OfTimm, "transformers": OfTransformers}
+
+
+def without_missing(model: Any, found: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Those of a model's weights that were in its file."""
+    return {name: t for name, t in model.state_dict().items() if name not in found["missing_keys"]}
 
 
 def preprocessing(where: str) -> dict[str, Any]:
@@ -216,7 +234,9 @@ def installed(package: str, name: str) -> Any:
     if find_spec(package) is None:
         raise UsageError(f"Network {name} needs the package {package}: run `pip install certus-ssl[{package}]`.")
     try:
-        return import_module(package)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return import_module(package)
     except Exception as e:  # of whatever it imports
         raise UsageError(
             f"Network {name} needs the package {package}, which is installed but cannot be imported "
@@ -241,7 +261,7 @@ def asking(package: str, name: str) -> Iterator[Any]:
     except CertusError:
         raise
     except Exception as e:  # theirs, of any kind
-        raise UsageError(f"{package} cannot give network {name} ({type(e).__name__}: {line(e)}).") from None
+        raise UsageError(f"{package} cannot give network {name}: {line(e)}.") from None
     finally:
         log.setLevel(before)
         if shown:

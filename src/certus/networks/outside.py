@@ -75,6 +75,15 @@ class Outside(Pretrained):
 
     def named(self, found: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """By this network's names, or by those of the package, whose networks with a head put a word before them."""
+        own = self.named_alike(found)
+        if own is None:
+            model, package = self.trunk[1], self.blueprint.package
+            assert isinstance(model, Foreign)
+            with asking(package, f"{package}:{self.blueprint.architecture}"):
+                return self.named_alike(model.renamed(found))
+        return own
+
+    def named_alike(self, found: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         inner = [name.removeprefix(INNER) for name in self.state_dict() if name.startswith(INNER)]
         for prefix in (name.removesuffix(inner[0]) for name in found if name.endswith(inner[0])):
             if all(prefix + name in found for name in inner):
