@@ -340,6 +340,7 @@ def test_a_package_that_cannot_be_imported_is_one_sentence_with_the_reason(tmp_p
     (tmp_path / "timm.py").write_text("import no_such_module_here")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "timm", raising=False)
+    assert resolve({"data": "digits", "network": "timm:resnet18"}).optimiser == "adam"  # imports nothing
     refused("installed but cannot be imported .*No module named 'no_such_module_here'", "timm:resnet18")
 
 

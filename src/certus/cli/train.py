@@ -19,6 +19,7 @@ from certus.data import is_folder, load, pictures
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.methods.options import at_least
+from certus.networks import architecture
 from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
@@ -154,9 +155,10 @@ def title(run: Run) -> str:
         warm = ", all on labels alone, because the run is too short to gain from unlabelled images"
     balance = {"batches": ", each class drawn equally often", "logits": ", loss adjusted to uneven classes"}
     cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
+    width = "" if architecture(config.network).fixed else f" of width {config.width}"
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
-        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed "
+        f"{config.network}{width}, {config.optimiser}, {config.precision}, {cores}, seed "
         f"{config.seed}\n"
         f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}{balance.get(config.balance, '')}"
     )
