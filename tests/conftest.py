@@ -6,13 +6,13 @@ from tempfile import mkdtemp
 import torch
 from hypothesis import settings
 
-from certus.networks import mobile
+from certus.networks import pretrained
 from certus.training import embedding
 
 torch.set_num_threads(1)
 os.environ["CERTUS_WEIGHTS"] = mkdtemp(prefix="no-weights-")  # own pictures are learnt from scratch, which is quicker
 
-mobile.SMALLEST = embedding.SIZE = 32  # pixels; a picture is not enlarged, which is quicker
+pretrained.SMALLEST = embedding.SIZE = 32  # pixels; a picture is not enlarged, which is quicker
 
 settings.register_profile("certus", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("certus")

@@ -94,7 +94,7 @@ def train(
         with folder.held():
             config = folder.load_config()
             if not folder.finished():
-                train_run(build(config), folder, listen)
+                train_run(build(config, folder), folder, listen)
             return load(folder.path)
     check_length(steps, epochs, minutes)
     chosen["options"] = dict(options or {})

@@ -11,20 +11,21 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from certus.data.arrays import channels_first
 from certus.errors import UsageError
-from certus.networks.mobile import FEATURES
+from certus.networks import has_weights
 from certus.networks.weights import IMAGENET
 from certus.training.embedding import Trunk
 
 
 class Features(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Images as vectors of 1,280 features that a network learnt on ImageNet. Nothing is fitted.
+    """Images as vectors of features that a network learnt on other pictures. Nothing is fitted.
 
     Parameters
     ----------
     network : str
-        efficientnet-lite0 or mobilenet-v2.
+        efficientnet-lite0 or mobilenet-v2, with 1,280 features; timm:NAME or transformers:NAME where that package is
+        installed.
     weights : str
-        imagenet, or a file of weights.
+        imagenet (for a model of another package, its own weights), or a file of weights.
 
     Examples
     --------
@@ -54,17 +55,21 @@ class Features(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        array of shape (n, 1280)
+        array of shape (n, features)
         """
-        if self.network not in IMAGENET:
-            raise UsageError(f"`network` must be one of {', '.join(IMAGENET)}, but is {self.network!r}.")
         images = channels_first(torch.as_tensor(np.asarray(X)))
         if images.shape[1] not in (1, 3):
             raise UsageError(f"Images must be grey or have three colours, but these have {images.shape[1]} channels.")
-        white = 1.0 if images.is_floating_point() else 255.0
-        trunk = Trunk(self.network, tuple(images.shape[1:]), white).load(self.network, self.weights)
-        return trunk(images).numpy()
+        return self._trunk(tuple(images.shape[1:]), 1.0 if images.is_floating_point() else 255.0)(images).numpy()
+
+    def _trunk(self, shape: tuple[int, ...], white: float) -> Trunk:
+        if not has_weights(self.network):
+            named = ", ".join(IMAGENET)
+            raise UsageError(
+                f"`network` must be one of {named}, timm:NAME or transformers:NAME, but is {self.network!r}."
+            )
+        return Trunk(self.network, shape, white, self.weights)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
-        """feature0 … feature1279."""
-        return np.array([f"feature{i}" for i in range(FEATURES)], dtype=object)
+        """feature0, feature1, …"""
+        return np.array([f"feature{i}" for i in range(self._trunk((3, 96, 96), 255.0).width)], dtype=object)

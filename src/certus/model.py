@@ -201,9 +201,10 @@ def load(folder: str | Path) -> Model:
     check_settings(state[1], config, found.path)
     shape = tuple(about["shape"])
     config, classes = replace(config, init="", weights=""), len(about["classes"])
+    inputs, blueprint = (about["features"],) if "features" in about else shape, found.load_blueprint()
     trunk = found.load_trunk(config, shape) if "features" in about else None
-    inputs = (about["features"],) if "features" in about else shape
-    method = make_method(config, BuildContext.bare(make_networks(config, inputs, classes), classes))
+    networks = make_networks(config, inputs, classes, blueprint=blueprint)
+    method = make_method(config, BuildContext.bare(networks, classes))
     if not method.answers:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}

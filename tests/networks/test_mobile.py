@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from certus.networks import mobile, weights
+from certus.networks import pretrained, weights
 from certus.networks.fused import fuse
 from certus.networks.mobile import EFFICIENTNET_LITE0, MOBILENET_V2, InvertedResidual, Mobile
 from certus.networks.stages import stages
@@ -132,7 +132,7 @@ def test_sees_pixels_as_its_weights_know_them(channels):
 
 
 def test_small_pictures_are_enlarged(monkeypatch):
-    monkeypatch.setattr(mobile, "SMALLEST", 96)
+    monkeypatch.setattr(pretrained, "SMALLEST", 96)
     net = Mobile(EFFICIENTNET_LITE0, 3, 5, size=32).eval()
     assert net.trunk[0](torch.randn(1, 3, 32, 32)).shape == (1, 3, 96, 96)
     assert Mobile(EFFICIENTNET_LITE0, 3, 5, size=160).trunk[0](torch.randn(1, 3, 160, 160)).shape[2:] == (160, 160)

@@ -19,6 +19,7 @@ from certus.data import is_folder, load, pictures
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.methods.options import at_least
+from certus.networks import architecture
 from certus.training.build import build
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
@@ -127,7 +128,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
 def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
     """Train a run in its folder, from its newest checkpoint if it has one, and print the result."""
     at_least(0)("save_seconds", options.save_seconds)
-    built = build(config)
+    built = build(config, folder)
     console.print(title(built), soft_wrap=True)
     if is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -154,9 +155,10 @@ def title(run: Run) -> str:
         warm = ", all on labels alone, because the run is too short to gain from unlabelled images"
     balance = {"batches": ", each class drawn equally often", "logits": ", loss adjusted to uneven classes"}
     cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
+    width = "" if architecture(config.network).fixed else f" of width {config.width}"
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "
-        f"{config.network} of width {config.width}, {config.optimiser}, {config.precision}, {cores}, seed "
+        f"{config.network}{width}, {config.optimiser}, {config.precision}, {cores}, seed "
         f"{config.seed}\n"
         f"{config.steps:,} steps of {images} images ({epochs:.3g} epochs){warm}{balance.get(config.balance, '')}"
     )

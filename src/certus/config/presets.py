@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from certus.config import engine
-from certus.networks.weights import IMAGENET
+from certus.networks import has_weights
 
 FOLDER, IMAGES, VECTORS = (
     "a folder of pictures",
@@ -176,11 +176,11 @@ EPOCHS = {"digits": 40.0, "moons": 200.0}
 
 def recommended(kind: str, method: str, network: str, depth: str = "all") -> dict[str, Any]:
     """Settings and options for a kind of data, a method and a network; the rest have their defaults."""
-    if network in IMAGENET and depth == "head":
+    if has_weights(network) and depth == "head":
         return DATA.get(kind, {}) | engine.head_settings(method, METHOD_PRESETS.get((VECTORS, method), {}))
     if network == "sprint":
         return DATA.get(kind, {}) | engine.settings(kind, method, METHOD_PRESETS.get((kind, method), {}))
-    if network in IMAGENET:
+    if has_weights(network):
         return DATA.get(kind, {}) | engine.fine_settings(method, METHOD_PRESETS.get((kind, method), {}))
     return DATA.get(kind, {}) | TRAINING.get(kind, {}) | METHOD_PRESETS.get((kind, method), {})
 

@@ -26,7 +26,8 @@ from certus.data.mirroring import Verdict, judge
 from certus.data.split import Split, corrupt, split
 from certus.errors import UsageError
 from certus.methods import PRETRAINING, recipe
-from certus.networks import NETWORKS, suitable, suitable_width
+from certus.networks import architecture, has_weights, suitable, suitable_width
+from certus.networks.outside import absolute
 from certus.networks.precision import decide_precision
 from certus.networks.weights import IMAGENET
 from certus.randomness import generator
@@ -53,7 +54,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
     own = {name: value for name, value in preset.items() if name in known.defaults()}
     around = {name: value for name, value in preset.items() if name in defaults}
     settings = defaults | around | plain | {"network": network}
-    if (network == "sprint" or network in IMAGENET) and "mirror" not in plain and basic["depth"] != "head":
+    if (network == "sprint" or has_weights(network)) and "mirror" not in plain and basic["depth"] != "head":
         settings["mirror"] = settings["flip"]
     for f in fields(Config):
         if check := f.metadata.get("check"):
@@ -88,7 +89,7 @@ def idle_settings(settings: Mapping[str, Any], options: Mapping[str, Any]) -> di
         idle |= dict.fromkeys(("momentum", "weight_decay"), "`optimiser` muon has its own")
     if settings["optimiser"] == "adam":
         idle["momentum"] = "`optimiser` adam has its own"
-    if settings["network"] not in IMAGENET:
+    if not has_weights(settings["network"]):
         idle["depth"] = f"network {settings['network']} has no weights from other pictures"
         idle["guess"] = idle["depth"]
     elif not settings["warm_up"]:
@@ -168,9 +169,9 @@ def decide(config: Config, data: Dataset) -> Config:
         raise UsageError("`device` cuda was asked for, but torch sees no GPU here: use `device` cpu.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     name = suitable(data.shape) if config.network == "auto" else config.network
-    if name in NETWORKS and config.weights and not NETWORKS[name].fixed:
+    if config.weights and not architecture(name).fixed:
         raise UsageError(f"Network {name} starts from its own initialisation: leave `weights` out.")
-    weights = config.weights or ("imagenet" if name in IMAGENET else "")
+    weights = config.weights or ("imagenet" if has_weights(name) else "")
     config = decide_balance(with_validation(decide_mirroring(config, data)[0], data), data)
     return replace(
         config,
@@ -178,7 +179,7 @@ def decide(config: Config, data: Dataset) -> Config:
         data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
         init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
         size=data.shape[1] if is_folder(config.data) else 0,
-        network=name,
+        network=absolute(name),
         width=config.width or suitable_width(name, device == "cuda"),
         device=device,
         precision=decide_precision(config.precision, device),

@@ -60,7 +60,12 @@ class Config:
     )
     label_noise: float = setting(DATA, 0.0, "replace this fraction of the labels by random ones", between(0, 1))
 
-    network: str = setting(NETWORK, "auto", "the network; auto: the one that fits the images")
+    network: str = setting(
+        NETWORK,
+        "auto",
+        "the network, also timm:NAME or transformers:NAME where that package is installed; auto: the one that fits the "
+        "images",
+    )
     width: int = setting(
         NETWORK, 0, "channels of the first layers; 0: what suits the network and the machine", between(0, 4096)
     )

@@ -121,4 +121,4 @@ def train_cell(cell: Cell, listen: Listen) -> dict[str, Any]:
         check_folder(cell)
         if cell.folder.finished():
             return cell.folder.load_result()
-        return train(build(cell.config), cell.folder, listen, signals=(signal.SIGTERM,))
+        return train(build(cell.config, cell.folder), cell.folder, listen, signals=(signal.SIGTERM,))

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import Any
 
 from torch import nn
 
 from certus.errors import UsageError, unknown
 from certus.networks.cnn13 import CNN13
+from certus.networks.foreign import Blueprint
 from certus.networks.linear import Linear
 from certus.networks.mlp import MLP
 from certus.networks.mobile import EFFICIENTNET_LITE0, MOBILENET_V2, Mobile
+from certus.networks.outside import Outside, describe, is_outside
 from certus.networks.sprint import Sprint
 from certus.networks.wrn import WRN
 
@@ -68,6 +71,24 @@ NETWORKS = {
 }
 
 
+def architecture(name: str) -> Architecture:
+    """Of a name in the table above, or of a model of another package."""
+    if is_outside(name):
+        return Architecture("a model of another package", partial(of_package, name), 32, 32, 1, "mlp", True, True)
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS)
+    return NETWORKS[name]
+
+
+def of_package(name: str, *arguments: Any, blueprint: Blueprint | None = None, **more: Any) -> Outside:
+    return Outside(blueprint or describe(name), *arguments, **more)
+
+
+def has_weights(name: str) -> bool:
+    """Whether there are weights for it that were learnt on other pictures."""
+    return is_outside(name) or (name in NETWORKS and NETWORKS[name].fixed)
+
+
 def suitable(shape: tuple[int, ...]) -> str:
     """The network that fits inputs of this shape, (D,) or (C, H, W)."""
     if len(shape) == 1:
@@ -77,26 +98,29 @@ def suitable(shape: tuple[int, ...]) -> str:
 
 def suitable_width(name: str, accelerated: bool) -> int:
     """The usual width with a GPU; without one, the width that was best after equal time (docs/performance.md)."""
-    if name not in NETWORKS:
-        raise unknown("network", name, NETWORKS)
-    return NETWORKS[name].width if accelerated else NETWORKS[name].cpu_width
+    found = architecture(name)
+    return found.width if accelerated else found.cpu_width
 
 
-def network(name: str, shape: tuple[int, ...], classes: int, width: int, dropout: float) -> nn.Module:
-    """Build a network for inputs of this shape; its initialisation is drawn from the global generator."""
-    if name not in NETWORKS:
-        raise unknown("network", name, NETWORKS)
-    architecture = NETWORKS[name]
-    if not architecture.smallest:
-        return architecture.build(prod(shape), classes, width, dropout)
+def network(
+    name: str, shape: tuple[int, ...], classes: int, width: int, dropout: float, blueprint: Blueprint | None = None
+) -> nn.Module:
+    """Build a network for inputs of this shape; its initialisation is drawn from the global generator.
+
+    `blueprint`: of a model of another package, which is asked for it if it is not given.
+    """
+    found = architecture(name)
+    if not found.smallest:
+        return found.build(prod(shape), classes, width, dropout)
     if len(shape) != 3:
         raise UsageError(
             f"Network {name} needs images, but the data are vectors of {shape[0]} numbers: use `network` mlp."
         )
-    if min(shape[1:]) < architecture.smallest:
+    if min(shape[1:]) < found.smallest:
         raise UsageError(
             f"Images of {shape[1]}×{shape[2]} pixels are too small for network {name}: use `network` "
-            f"{architecture.alternative}."
+            f"{found.alternative}."
         )
-    size = {"size": min(shape[1:])} if architecture.sized else {}
-    return architecture.build(shape[0], classes, width, dropout, **size)
+    more: dict[str, Any] = {"size": min(shape[1:])} if found.sized else {}
+    more |= {"blueprint": blueprint} if blueprint else {}
+    return found.build(shape[0], classes, width, dropout, **more)

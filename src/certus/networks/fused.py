@@ -16,6 +16,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from certus.networks.dropout import OrderedDropout, QuickDropout
 from certus.networks.folding import fold, renew
+from certus.networks.foreign import Foreign
 from certus.networks.modes import evaluating
 from certus.networks.references import refer
 
@@ -26,7 +27,12 @@ def fuse(net: nn.Module, quick: bool = False) -> Fused | None:
     `quick` draws other dropout masks of the same distribution in less time (`QuickDropout`). Without it the copy draws
     the same masks as the network under the same seed.
     """
-    return None if obstacle(net) else Fused(net, quick)
+    return None if is_foreign(net) or obstacle(net) else Fused(net, quick)
+
+
+def is_foreign(net: nn.Module) -> bool:
+    """Whether it holds code of another package, which is left as it is: a copy could change what it does."""
+    return any(isinstance(m, Foreign) for m in net.modules())
 
 
 def obstacle(net: nn.Module) -> str | None:

@@ -8,7 +8,7 @@ from itertools import chain
 from torch import Tensor, nn
 
 from certus.networks.dropout import QuickDropout
-from certus.networks.fused import Fused, obstacle
+from certus.networks.fused import Fused, is_foreign, obstacle
 from certus.networks.stages import stages
 
 TOLERANCE = 1e-4  # largest accepted difference of probabilities
@@ -35,8 +35,9 @@ class AttachedCopy:
 
     def __init__(self, net: nn.Module, images: Tensor) -> None:
         self.net, self.fused = net, None
-        reason = obstacle(net)
-        if not reason:
+        foreign = is_foreign(net)
+        reason = None if foreign else obstacle(net)
+        if not reason and not foreign:
             fused = Fused(net, quick=True)
             difference = fused.difference(images[:64])
             if difference <= TOLERANCE:

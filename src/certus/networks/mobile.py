@@ -12,18 +12,18 @@ statistics stay those that came with the weights, because those of a few picture
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from certus.errors import UsageError
+from certus.networks.pretrained import Adapt, Pretrained, learnt, readable
+from certus.networks.weights import imagenet
 
 FEATURES = 1280
-LAST = 5  # blocks: those at the lowest resolution
-SMALLEST = 160  # pixels; smaller pictures are enlarged, because the weights know no objects so small
 
 
 class Group(NamedTuple):
@@ -65,28 +65,6 @@ EFFICIENTNET_LITE0 = Plan(
     epsilon=1e-3,
     uneven=True,
 )
-
-
-class Adapt(nn.Module):
-    """From the normalised images of a data set to what the weights know: three colours, their size, their scale."""
-
-    factor: Tensor
-    offset: Tensor
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-        self.register_buffer("factor", torch.ones(1, 3, 1, 1))
-        self.register_buffer("offset", torch.zeros(1, 3, 1, 1))
-
-    def extra_repr(self) -> str:
-        return f"{self.size} pixels"
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x * self.factor + self.offset  # grey becomes three colours
-        if min(x.shape[2:]) == self.size:
-            return x
-        return F.interpolate(x, scale_factor=self.size / min(x.shape[2:]), mode="bilinear", antialias=False)
 
 
 class PadUneven(nn.Module):
@@ -134,7 +112,7 @@ class MeanOverPixels(nn.Module):
         return x.mean((2, 3))
 
 
-class Mobile(nn.Module):
+class Mobile(Pretrained):
     """Pictures of `size` pixels; smaller ones than the weights can read are enlarged."""
 
     def __init__(
@@ -146,44 +124,41 @@ class Mobile(nn.Module):
         dropout: float = 0.2,
         size: int = 128,
     ) -> None:
-        super().__init__()
         if width != 32:
             raise UsageError(f"This network has a fixed width of 32, but `width` is {width}: leave it out.")
-        self.plan = plan
         inputs, layers = 32, convolution(3, 32, 3, 2, plan)
         for group in plan.groups:
             for i in range(group.blocks):
                 layers.append(InvertedResidual(inputs, group, group.stride if i == 0 else 1, plan))
                 inputs = group.channels
-        layers += convolution(inputs, FEATURES, 1, 1, plan)
-        self.trunk = nn.Sequential(Adapt(max(size, SMALLEST)), *layers, MeanOverPixels(), nn.Dropout(dropout))
-        self.head = nn.Linear(FEATURES, classes)
-        nn.init.zeros_(self.head.weight)  # what it has not learnt it does not say
-        nn.init.zeros_(self.head.bias)
+        layers += [*convolution(inputs, FEATURES, 1, 1, plan), MeanOverPixels()]
+        super().__init__(Adapt(plan.centre, plan.spread, readable(size)), layers, FEATURES, classes, dropout)
+        self.plan = plan
 
-    @torch.no_grad()
-    def adapt(self, mean: Tensor, std: Tensor, brightest: float) -> None:
-        """Tell it how images are normalised: (x − mean) / std of values from 0 to `brightest`."""
-        adapt = self.trunk[0]
-        assert isinstance(adapt, Adapt)
-        centre, spread = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.plan.centre, self.plan.spread))
-        adapt.factor.copy_(std.view(1, -1, 1, 1) * (255 / brightest) / spread)
-        adapt.offset.copy_((mean.view(1, -1, 1, 1) * (255 / brightest) - centre) / spread)
+    def named(self, found: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """By their own names if they have those of this network, else by their order.
 
-    def enlarge(self, size: int) -> None:
-        """Pictures that are smaller, to this many pixels."""
-        adapt = self.trunk[0]
-        assert isinstance(adapt, Adapt)
-        adapt.size = max(adapt.size, size)
+        Networks of the same layers define them in the same order: each convolution, then the scale, shift, mean and
+        variance of its batch norm; at last the head. The norms are folded into the convolutions.
+        """
+        own = learnt(self)
+        if set(own) <= set(found):
+            return {name: found[name] for name in own}
+        tensors = [t for t in found.values() if t.ndim]  # without the norms' counters
+        *convolutions, head = [tensors[i : i + 5] for i in range(0, len(tensors), 5)] or [[]]
+        shapes = [w.shape[:1] for w, *_ in convolutions for _ in range(4)]
+        fits = len(own) == 2 * len(convolutions) + 2 == 2 * len(convolutions) + len(head)
+        if not fits or shapes != [t.shape for _, *norm in convolutions for t in norm]:
+            return None
+        weights = [t for w, *norm in convolutions for t in folded(w, norm, self.plan.epsilon)]
+        return dict(zip(own, [*weights, *head], strict=True))
 
-    def freeze(self, depth: str) -> None:
-        """With `last` only the last blocks and the head learn: most of the weights, in a fraction of the time."""
-        blocks = [layer for layer in self.trunk if isinstance(layer, InvertedResidual)]
-        for layer in list(self.trunk)[: list(self.trunk).index(blocks[-LAST])] if depth == "last" else []:
-            layer.requires_grad_(False)
+    def published(self, name: str) -> dict[str, Tensor]:
+        return imagenet(name, self)
 
-    def features(self, images: Tensor) -> Tensor:
-        return self.trunk(images)  # (B, 1280)
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.features(images))  # (B, C)
+def folded(weight: Tensor, norm: Sequence[Tensor], epsilon: float) -> tuple[Tensor, Tensor]:
+    """s(Wx − μ) + β = (sW)x + (β − sμ) with s = γ / √(σ² + ε)."""
+    scale, shift, mean, variance = norm
+    s = scale / (variance + epsilon).sqrt()
+    return weight * s.view(-1, *[1] * (weight.ndim - 1)), shift - mean * s

@@ -8,7 +8,7 @@ the only place where weights are looked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from certus.data.cache import default_folder
 from certus.errors import CertusError, UsageError
-from certus.networks.mobile import Mobile
+from certus.networks.pretrained import Pretrained, learnt
 from certus.writing import make_folder, put
 
 HEAD, FOLDER = "head.", "CERTUS_WEIGHTS"
@@ -63,9 +63,9 @@ IMAGENET = {
 }
 
 
-def pretrained(name: str, weights: str, net: Mobile) -> dict[str, Tensor]:
+def pretrained(name: str, weights: str, net: Pretrained) -> dict[str, Tensor]:
     """The weights that the setting `weights` names, by the names of `net`."""
-    return imagenet(name, net) if weights == "imagenet" else from_file(Path(weights), net)
+    return net.published(name) if weights == "imagenet" else from_file(Path(weights), net)
 
 
 def available(name: str) -> bool:
@@ -73,7 +73,7 @@ def available(name: str) -> bool:
     return name in IMAGENET and (kept(name).is_file() or IMAGENET[name].path() is not None)
 
 
-def imagenet(name: str, net: Mobile) -> dict[str, Tensor]:
+def imagenet(name: str, net: Pretrained) -> dict[str, Tensor]:
     """The ImageNet weights of this network, by the names of `net`; without its head if that has other classes."""
     if name not in IMAGENET:
         raise UsageError(f"There are no ImageNet weights for network {name}: use one of {', '.join(IMAGENET)}.")
@@ -94,7 +94,7 @@ def imagenet(name: str, net: Mobile) -> dict[str, Tensor]:
     return fitting(net, converted, kept(name))
 
 
-def from_file(path: Path, net: Mobile) -> dict[str, Tensor]:
+def from_file(path: Path, net: Pretrained) -> dict[str, Tensor]:
     """The weights in a file, safetensors or torch's, by the names of `net`; without its head if that differs."""
     return fitting(net, named_like(net, unpacked(read_file(path), path), path), path)
 
@@ -157,33 +157,14 @@ def read_kept(path: Path) -> dict[str, Tensor] | None:
 # --- names
 
 
-def named_like(net: Mobile, found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors by the names of the network: their own if they have them, else by their order.
-
-    Networks of the same layers define them in the same order: each convolution, then the scale, shift, mean and
-    variance of its batch norm; at last the head. The norms are folded into the convolutions.
-    """
-    own = learnt(net)
-    if set(own) <= set(found):
-        return {name: found[name] for name in own}
-    tensors = [t for t in found.values() if t.ndim]  # without the norms' counters
-    *convolutions, head = [tensors[i : i + 5] for i in range(0, len(tensors), 5)] or [[]]
-    shapes = [w.shape[:1] for w, *_ in convolutions for _ in range(4)]
-    fits = len(own) == 2 * len(convolutions) + 2 == 2 * len(convolutions) + len(head)
-    if not fits or shapes != [t.shape for _, *norm in convolutions for t in norm]:
+def named_like(net: Pretrained, found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors by the names of the network."""
+    if (named := net.named(found)) is None:
         raise another_network(path)
-    weights = [t for w, *norm in convolutions for t in folded(w, norm, net.plan.epsilon)]
-    return dict(zip(own, [*weights, *head], strict=True))
+    return named
 
 
-def folded(weight: Tensor, norm: Sequence[Tensor], epsilon: float) -> tuple[Tensor, Tensor]:
-    """s(Wx − μ) + β = (sW)x + (β − sμ) with s = γ / √(σ² + ε)."""
-    scale, shift, mean, variance = norm
-    s = scale / (variance + epsilon).sqrt()
-    return weight * s.view(-1, *[1] * (weight.ndim - 1)), shift - mean * s
-
-
-def fitting(net: Mobile, weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+def fitting(net: Pretrained, weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Those of the trunk, and those of the head if it has as many classes."""
     own = learnt(net)
     fits = all(own[n].shape == t.shape for n, t in weights.items() if n.startswith(HEAD))
@@ -195,8 +176,3 @@ def fitting(net: Mobile, weights: Mapping[str, Tensor], path: Path) -> dict[str,
 
 def another_network(path: Path) -> UsageError:
     return UsageError(f"The weights in {path} belong to another network than this one.")
-
-
-def learnt(net: Mobile) -> dict[str, Tensor]:
-    """What weights are about: not how the images of a data set are adapted to them."""
-    return {name: t for name, t in net.state_dict().items() if not name.startswith("trunk.0.")}

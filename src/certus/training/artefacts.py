@@ -44,7 +44,20 @@ SPLIT = {
     "labelled": [int],
     "identity?": {"settings": {"options": {}}, "split": str, "model": str},
 }
-MODEL = {"classes": [str], "shape": [int], "mean": [NUMBER], "std": [NUMBER], "features?": int}
+MODEL = {
+    "classes": [str],
+    "shape": [int],
+    "mean": [NUMBER],
+    "std": [NUMBER],
+    "features?": int,
+    "network?": {
+        **dict.fromkeys(("package", "architecture"), str),
+        "arguments": {},
+        "centre": [NUMBER],
+        "spread": [NUMBER],
+        **dict.fromkeys(("size", "patch"), int),
+    },
+}
 ENVIRONMENT = {"certus": str}
 SPREAD = ({"mean": MAYBE, "quantiles": ([NUMBER], None)}, None)
 EPOCH = {

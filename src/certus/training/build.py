@@ -20,7 +20,8 @@ from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.methods import recipe
 from certus.networks import network
-from certus.networks.mobile import Mobile
+from certus.networks.foreign import Blueprint
+from certus.networks.pretrained import Pretrained
 from certus.networks.sprint import Sprint
 from certus.networks.weights import pretrained
 from certus.optimisers import adam, muon, sgd
@@ -30,6 +31,7 @@ from certus.training.embedding import embedded
 from certus.training.guessing import guessed_labels
 from certus.training.pretraining import load_trunk, set_trunk
 from certus.training.run import Run
+from certus.training.run_folder import RunFolder
 from certus.views import Augmentation, Chain, Noise, weak
 from certus.views.distort import Distort
 from certus.views.randaugment import RandAugment
@@ -38,15 +40,30 @@ SAMPLE, SAMPLE_PIXELS = 2000, 1 << 26  # training images that a network may look
 MakeNetwork = Callable[[], nn.Module]
 
 
-def build(config: Config) -> Run:
-    """The run of a config in which nothing is left to decide."""
-    return build_on(load(config.data, config.data_dir, config.size, config.fit), config)
+def build(config: Config, folder: RunFolder | None = None) -> Run:
+    """The run of a config in which nothing is left to decide.
+
+    `folder`: where it may have begun. Then its networks are built as they were, and one that has a checkpoint does not
+    need the weights that it started from.
+    """
+    data = load(config.data, config.data_dir, config.size, config.fit)
+    if folder is None:
+        return build_on(data, config)
+    return build_on(data, config, blueprint=folder.load_blueprint(), trained=folder.saved_step() > 0)
 
 
-def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reuse_labelled: bool = False) -> Run:
-    """A run on these data. `make` builds the user's own network.
+def build_on(
+    data: Dataset,
+    config: Config,
+    make: MakeNetwork | None = None,
+    reuse_labelled: bool = False,
+    blueprint: Blueprint | None = None,
+    trained: bool = False,
+) -> Run:
+    """A run on these data. `make` builds the user's own network, `blueprint` that of another package.
 
-    `reuse_labelled`: without unlabelled images, the labelled ones are used in their place.
+    `reuse_labelled`: without unlabelled images, the labelled ones are used in their place. `trained`: all weights will
+    come from a checkpoint.
     """
     if len(data.shape) == 3 and config.translate >= (side := min(data.shape[1:])):
         raise UsageError(
@@ -75,12 +92,13 @@ def build_on(data: Dataset, config: Config, make: MakeNetwork | None = None, reu
             order = torch.randperm(len(pool), generator=generator(config.seed, "sample for networks"))
             count = min(SAMPLE, SAMPLE_PIXELS // math.prod(data.shape))
             net.prepare(data.normalised(data.train.images[pool[order[:count]]]))
-        elif isinstance(net, Mobile):
+        elif isinstance(net, Pretrained):
             net.adapt(*data.scale, brightest(data.train.images))
 
     guesses = guessed_labels(data, config, parts, labels.cpu()).to(config.device) if config.guess else None
+    start = replace(config, weights="") if trained else config
     context = BuildContext(
-        network=make_networks(config, inputs.shape, len(data.classes), make, prepare),
+        network=make_networks(start, inputs.shape, len(data.classes), make, prepare, blueprint),
         classes=len(data.classes),
         images=images,
         labels=labels,
@@ -148,6 +166,7 @@ def make_networks(
     classes: int,
     make: MakeNetwork | None = None,
     prepare: Callable[[nn.Module], None] = lambda _: None,
+    blueprint: Blueprint | None = None,
 ) -> Networks:
     """The run's networks, each with its own initialisation, from weights learnt elsewhere, or from a pretraining run.
 
@@ -161,10 +180,10 @@ def make_networks(
             raise UsageError("Your own network cannot be made wider or narrower: use students of one size.")
         seed_global(config.seed, "initialisation", i)
         width = max(1, round(scale * config.width))
-        name = "linear" if config.depth == "head" else config.network
-        net = make() if make else network(name, shape, known.classes or classes, width, config.dropout)
+        name, outputs = "linear" if config.depth == "head" else config.network, known.classes or classes
+        net = make() if make else network(name, shape, outputs, width, config.dropout, blueprint)
         prepare(net)
-        if isinstance(net, Mobile):
+        if isinstance(net, Pretrained):
             if config.weights:
                 net.load_state_dict(pretrained(config.network, config.weights, net), strict=False)
             net.freeze(config.depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +19,9 @@ from certus.data.cache import Listen
 from certus.data.dataset import brightest
 from certus.data.remembered import Remembered
 from certus.networks import network
+from certus.networks.foreign import Blueprint
 from certus.networks.fused import fuse
-from certus.networks.mobile import FEATURES, Mobile
+from certus.networks.pretrained import Pretrained
 from certus.networks.weights import pretrained
 from certus.randomness import untouched_generator
 from certus.training.artefacts import read_tensors
@@ -42,26 +44,20 @@ class Embedded(Dataset):
 
 
 class Trunk(nn.Module):
-    """From pixels as they are stored to features (n, 1280). It does not learn."""
+    """From pixels as they are stored to features (n, width). It does not learn."""
 
-    def __init__(self, name: str, shape: tuple[int, ...], white: float) -> None:
+    def __init__(
+        self, name: str, shape: tuple[int, ...], white: float, weights: str = "", blueprint: Blueprint | None = None
+    ) -> None:
         super().__init__()
         with untouched_generator():
-            net = network(name, shape, 2, 32, 0.0)
-        assert isinstance(net, Mobile)
+            net = network(name, shape, 2, 32, 0.0, blueprint)
+        assert isinstance(net, Pretrained)
+        if weights:
+            net.load_state_dict(pretrained(name, weights, net), strict=False)
         net.adapt(torch.zeros(1), torch.ones(1), white)
         net.enlarge(SIZE)
-        self.net = net.trunk.eval().requires_grad_(False)
-
-    def load(self, name: str, weights: str) -> Trunk:
-        """With weights that were learnt on other pictures."""
-        with untouched_generator():
-            whole = network(name, (3, 32, 32), 2, 32, 0.0)
-        assert isinstance(whole, Mobile)
-        found = pretrained(name, weights, whole)
-        own = {n.removeprefix("trunk."): t for n, t in found.items() if n.startswith("trunk.")}
-        self.net.load_state_dict(own, strict=False)
-        return self
+        self.net, self.width = net.trunk.eval().requires_grad_(False), net.head.in_features
 
     @cached_property
     def quick(self) -> nn.Module:
@@ -70,7 +66,7 @@ class Trunk(nn.Module):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         parts = [self.quick(part.float()) for part in images.split(BATCH)]
-        return torch.cat(parts) if parts else torch.empty(0, FEATURES)
+        return torch.cat(parts) if parts else torch.empty(0, self.width)
 
     @property
     def digest(self) -> str:
@@ -84,13 +80,14 @@ class Trunk(nn.Module):
 
 def trunk_of(config: Config, data: Dataset) -> Trunk:
     """The trunk of a config's network, for the pictures of this data set."""
-    trunk = Trunk(config.network, data.shape, brightest(data.train.images))
-    return trunk.load(config.network, config.weights)
+    return Trunk(config.network, data.shape, brightest(data.train.images), config.weights)
 
 
-def saved_trunk(path: Path, network: str, shape: tuple[int, ...], remedy: str) -> Trunk:
+def saved_trunk(
+    path: Path, network: str, shape: tuple[int, ...], remedy: str, blueprint: Blueprint | None = None
+) -> Trunk:
     """A trunk that a run has saved, for pictures of this shape."""
-    trunk = Trunk(network, shape, 1.0)
+    trunk = Trunk(network, shape, 1.0, blueprint=blueprint)
     own = {name: t.shape for name, t in trunk.state_dict().items()}
 
     def misfit(found: Mapping[str, Tensor]) -> str:
@@ -100,12 +97,16 @@ def saved_trunk(path: Path, network: str, shape: tuple[int, ...], remedy: str) -
     return trunk
 
 
+def file_name(network: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", network)[-40:]
+
+
 def remembered_by(trunk: Trunk, config: Config) -> Remembered:
-    return Remembered(f"{config.network}-{trunk.digest}", FEATURES)
+    return Remembered(f"{file_name(config.network)}-{trunk.digest}", trunk.width)
 
 
 def remembered_features(data: Dataset, config: Config, rows: Tensor) -> Tensor:
-    """The features (n, 1280) of these training pictures."""
+    """The features (n, D) of these training pictures."""
     trunk = trunk_of(config, data)
     with freed_memory_kept():
         return remembered_by(trunk, config)(data.train.images, rows, trunk)
@@ -122,7 +123,7 @@ def embedded(data: Dataset, config: Config, listen: Listen = lambda *_: None) ->
     trunk, parts = trunk_of(config, data), split_of(config, data)
     remembered = remembered_by(trunk, config)
     known = torch.cat([parts.labelled, parts.unlabelled, parts.validation])
-    train = torch.zeros(len(data.train), FEATURES)
+    train = torch.zeros(len(data.train), trunk.width)
 
     def of(part: Part) -> Part:
         return Part(remembered(part.images, torch.arange(len(part)), trunk, listen), part.labels)

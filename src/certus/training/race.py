@@ -22,7 +22,7 @@ from certus.data import Dataset, is_folder
 from certus.data.descriptors import describe
 from certus.data.folds import error_by_folds
 from certus.methods import PRETRAINING
-from certus.networks.mobile import SMALLEST
+from certus.networks.pretrained import readable
 from certus.networks.weights import IMAGENET, available
 from certus.randomness import generator
 from certus.training.build import build_on
@@ -156,7 +156,7 @@ def depth_for(look: Look, minutes: float | None, given: Mapping[str, Any]) -> st
     images = given.get("labelled_batch", FINE["labelled_batch"]) + given.get(
         "unlabelled_batch", FINE["unlabelled_batch"]
     )
-    step = images * PASSES * look.seconds * (SMALLEST / SIZE) ** 2
+    step = images * PASSES * look.seconds * (readable(1) / SIZE) ** 2
     return "all" if minutes is None or 60 * minutes > FEWEST * step else "head"
 
 

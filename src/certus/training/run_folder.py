@@ -2,7 +2,7 @@
 
 config.toml               every setting: `certus train --config` runs it again
 split.json                which images were labelled, which were for validation, and what the run began as
-model.json                classes, input shape and scale: what a model needs to answer
+model.json                classes, input shape and scale, and what builds a network of another package
 environment.json          versions and machine
 metrics.jsonl             one line per epoch
 checkpoints/              the newest state
@@ -16,28 +16,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from certus import __version__
 from certus.config import Config, resolve
 from certus.config.run_file import seal_in
 from certus.config.settings import Altered, from_toml_file
 from certus.errors import CertusError, UsageError
 from certus.methods import PRETRAINING, recipe
+from certus.networks.foreign import Blueprint
+from certus.networks.outside import blueprint_of
 from certus.training import artefacts
 from certus.training.artefacts import opened, read_record, sealed, tensor_bytes
 from certus.training.checkpoint import recorded
 from certus.training.embedding import Trunk, saved_trunk, trunk_of
+from certus.training.environment import environment
 from certus.training.identity import differences, identity, settings_of
 from certus.training.lock import Busy, locked
 from certus.training.run import Run
@@ -174,11 +171,15 @@ class RunFolder:
             ),
         )
         mean, std = (s.flatten().tolist() for s in run.inputs.scale)
-        about = {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}
-        put_json(self.model, sealed(about if run.inputs is data else about | {"features": len(mean)}))
+        about: dict[str, Any] = {"classes": data.classes, "shape": data.shape, "mean": mean, "std": std}
+        trunk = trunk_of(config, data) if config.depth == "head" else None
+        if blueprint := blueprint_of(trunk or run.method.state):
+            about["network"] = blueprint.plain()
+        if trunk:
+            about["features"] = trunk.width
+            put(self.trunk, tensor_bytes(trunk.state_dict()))
+        put_json(self.model, sealed(about))
         put_json(self.environment, sealed(environment()))
-        if config.depth == "head":
-            put(self.trunk, tensor_bytes(trunk_of(config, data).state_dict()))
         put(self.config, config.text())
         self.check_saved(config)
 
@@ -219,7 +220,7 @@ class RunFolder:
 
     def load_trunk(self, config: Config, shape: tuple[int, ...]) -> Trunk:
         """The part of the network that did not learn, for pictures of this shape."""
-        return saved_trunk(self.trunk, config.network, shape, LOST)
+        return saved_trunk(self.trunk, config.network, shape, LOST, self.load_blueprint())
 
     def load_split(self) -> dict[str, Any]:
         return read_record(self.split, artefacts.SPLIT, LOST)
@@ -248,6 +249,11 @@ class RunFolder:
         if len(shape) not in (1, 3) or min(shape) < 1 or channels != {wanted} or not min(about["std"]) > 0:
             raise CertusError(f"{self.model} is damaged (its shape and its scale do not fit): {LOST}.")
         return about
+
+    def load_blueprint(self) -> Blueprint | None:
+        """Of a network of another package; None for other networks, and before the run begins."""
+        kept = self.load_model().get("network") if self.exists() else None
+        return Blueprint.of(kept) if kept else None
 
     def load_metrics(self) -> list[dict[str, Any]]:
         """One record per epoch, in order. A last line that is still being written is left out."""
@@ -304,16 +310,3 @@ def with_newer(given: Mapping[str, Any]) -> dict[str, Any]:
     """With the settings that came after a run file was written: their defaults are what certus did before."""
     usual = {f.name: f.default for f in fields(Config) if f.name != "options"}
     return {**usual, **given, "options": {**recipe(given["method"]).defaults(), **given["options"]}}
-
-
-def environment() -> dict[str, Any]:
-    names = ("torch", "numpy", "scikit-learn", "safetensors")
-    return {
-        "certus": __version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "cores": os.cpu_count(),
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        **{name: version(name) for name in names},
-    }

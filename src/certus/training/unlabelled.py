@@ -30,7 +30,7 @@ def answer_unlabelled(folder: RunFolder) -> None:
     if not folder.finished():
         raise UsageError(f"{folder.path} is not finished: train it to the end with `resume` {folder.path}.")
     with threads(config.threads), untouched_generator():
-        run = build(replace(config, init=""))  # the weights come from the checkpoint
+        run = build(replace(config, init=""), folder)  # the weights come from the checkpoint
         part = unlabelled_part(run, folder)
         found = checkpoint.read(folder.checkpoints)
         if found is None:
