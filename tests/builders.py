@@ -18,6 +18,8 @@ from certus.methods import METHODS
 from certus.networks import NETWORKS
 from certus.networks.cnn13 import CNN13
 from certus.networks.mlp import MLP
+from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
+from certus.networks.weights import keep, kept, learnt
 from certus.training.build import build
 from certus.training.planning import complete
 from certus.training.run import Run
@@ -129,6 +131,13 @@ def same_state(a: nn.Module | Mapping[str, Tensor], b: nn.Module | Mapping[str, 
     """Whether two modules or state dicts are equal to the bit."""
     a, b = (dict(x.state_dict()) if isinstance(x, nn.Module) else x for x in (a, b))
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def keep_random_weights(name: str = "efficientnet-lite0") -> None:
+    """Random weights take the place of ImageNet's, in $CERTUS_WEIGHTS; so large that no signal is lost on the way."""
+    torch.manual_seed(0)
+    random = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4, size=32))
+    keep(kept(name), {n: 2.4 * t for n, t in random.items()})
 
 
 def write_pictures(root: Path, *files: str) -> Path:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from certus.data import remembered
-from certus.data.remembered import Remembered
+from certus.data.remembered import Remembered, heard_by
 
 
 class Embedding:
@@ -87,7 +87,9 @@ def test_without_a_folder_to_write_to_they_stay_in_memory(tmp_path):
 def test_progress_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(remembered, "BLOCK", 4)
     heard = []
-    Remembered("a", 3, tmp_path)(images(10), torch.arange(10), Embedding(), lambda *told: heard.append(told))
+    with heard_by(lambda *told: heard.append(told)):
+        Remembered("a", 3, tmp_path)(images(10), torch.arange(10), Embedding())
+    Remembered("b", 3, tmp_path)(images(10), torch.arange(10), Embedding())
     assert heard == [(4, 10), (8, 10), (10, 10)]
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from builders import same_state
+from builders import keep_random_weights, same_state
 from PIL import Image
 from torch.testing import assert_close
 
@@ -15,8 +15,6 @@ from certus.config import resolve
 from certus.data import load
 from certus.data.remembered import Remembered
 from certus.errors import CertusError
-from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
-from certus.networks.weights import keep, kept, learnt
 from certus.training import embedding
 from certus.training.build import build
 from certus.training.embedding import embedded, trunk_of
@@ -32,9 +30,7 @@ def weights(tmp_path, monkeypatch):
     """A network whose random weights take the place of ImageNet's, and a cache of the test's own."""
     monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("CERTUS_CACHE", str(tmp_path / "cache"))
-    torch.manual_seed(0)
-    random = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4, size=32))
-    keep(kept(NAME), {name: 2.4 * t for name, t in random.items()})  # so that no signal is lost on the way
+    keep_random_weights()
 
 
 @pytest.fixture

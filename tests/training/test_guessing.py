@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from builders import keep_random_weights
 from PIL import Image
 
 from certus.config import decide, resolve
 from certus.data import load
 from certus.data.batches import Batches
 from certus.errors import UsageError
-from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
-from certus.networks.weights import keep, kept, learnt
 from certus.training import guessing
 from certus.training.build import build
 from certus.training.guessing import guessed_labels, propagated
@@ -50,9 +49,7 @@ def test_a_point_between_two_clusters_is_less_certain():
 def weights(tmp_path, monkeypatch):
     monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("CERTUS_CACHE", str(tmp_path / "cache"))
-    torch.manual_seed(0)
-    random = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4, size=32))
-    keep(kept(NAME), {name: 2.4 * t for name, t in random.items()})
+    keep_random_weights()
 
 
 @pytest.fixture

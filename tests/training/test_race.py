@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from builders import keep_random_weights
 from PIL import Image
 
 import certus
 from certus.config import decide, resolve
 from certus.data import Part, load
 from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
-from certus.networks.weights import keep, kept, learnt
+from certus.networks.weights import kept, learnt
 from certus.training import race as races
 from certus.training.planning import complete
 from certus.training.race import PRETRAINED, SCRATCH, Look, Race, looked, race, tried, wanted
@@ -22,9 +23,7 @@ from certus.training.race import PRETRAINED, SCRATCH, Look, Race, looked, race, 
 def weights(tmp_path, monkeypatch):
     """Weights that anyone may have: random ones."""
     monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "weights"))
-    torch.manual_seed(0)
-    random = learnt(Mobile(EFFICIENTNET_LITE0, 3, 4))
-    keep(kept(PRETRAINED), {name: 2.4 * t for name, t in random.items()})  # so that no signal is lost on the way
+    keep_random_weights()
     monkeypatch.setenv("CERTUS_CACHE", str(tmp_path / "cache"))
 
 

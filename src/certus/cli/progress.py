@@ -63,18 +63,18 @@ def bars() -> Progress:
 
 
 @contextmanager
-def decoding_progress() -> Iterator[Callable[[int, int], None]]:
-    """Progress of reading pictures for the first time."""
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Progress of something that is done picture by picture, from the first on."""
     with Progress(
-        TextColumn("reading pictures"),
+        TextColumn(what),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
     ) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
+        task = progress.add_task("", total=None, visible=False)
+        yield lambda done, of: progress.update(task, completed=done, total=of, visible=True)
 
 
 @contextmanager

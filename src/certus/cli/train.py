@@ -11,11 +11,12 @@ from statistics import fmean
 from typing import Any
 
 from certus.cli.flags import Flag, flag, flag_names, many, spelled, with_flags
-from certus.cli.progress import console, decoding_progress, run_progress, trying
+from certus.cli.progress import console, counting, run_progress, trying
 from certus.cli.settings import config_flags, method_flags, option_flags
 from certus.config import Config, decide_mirroring, estimate_by_folds, resolve
 from certus.config.settings import LENGTH
 from certus.data import is_folder, load, pictures
+from certus.data.remembered import heard_by
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.methods.options import at_least
@@ -107,7 +108,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     given = {**base, **options.settings, "options": {**inherited, **method_options}}
     config, minutes = resolve(given), options.minutes
     if is_folder(config.data):
-        with decoding_progress() as listen:
+        with counting("reading pictures") as listen:
             found = pictures(config.data, config.size, config.fit, listen)
         for line in found.summary():
             console.print(line, soft_wrap=True)
@@ -122,13 +123,15 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
     for remark in filter(None, (verdict, estimate)):
         console.print(with_flags(str(remark), flag_names(Options)), soft_wrap=True)
-    return complete(config, options.epochs, minutes)
+    with counting("embedding pictures") as told, heard_by(told):
+        return complete(config, options.epochs, minutes)
 
 
 def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
     """Train a run in its folder, from its newest checkpoint if it has one, and print the result."""
     at_least(0)("save_seconds", options.save_seconds)
-    built = build(config, folder)
+    with counting("embedding pictures") as told, heard_by(told):
+        built = build(config, folder)
     console.print(title(built), soft_wrap=True)
     if is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
         folder.path.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,9 @@ renamed, and never changed, so any number of processes can share them. A damaged
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,19 @@ BLOCK = 512  # pictures that are saved at a time; a killed process loses these
 Embed = Callable[[Tensor], Tensor]  # images (n, …) -> vectors (n, width)
 
 
+listener: ContextVar[Listen] = ContextVar("listener", default=lambda *_: None)
+
+
+@contextmanager
+def heard_by(listen: Listen) -> Iterator[None]:
+    """Meanwhile `listen` gets (pictures embedded, pictures to embed)."""
+    before = listener.set(listen)
+    try:
+        yield
+    finally:
+        listener.reset(before)
+
+
 class Remembered:
     """The vectors of one network. If the folder cannot be written, they stay in memory."""
 
@@ -37,14 +52,14 @@ class Remembered:
         for path in sorted(self.folder.glob("*.npy")):
             self.register(self.read(path))
 
-    def __call__(self, images: Tensor, rows: Tensor, embed: Embed, listen: Listen = lambda *_: None) -> Tensor:
-        """The vectors (N, width) of these rows of `images`; `embed` makes the new ones. `listen` gets (done, to do)."""
+    def __call__(self, images: Tensor, rows: Tensor, embed: Embed) -> Tensor:
+        """The vectors (N, width) of these rows of `images`; `embed` makes the new ones."""
         keys = [blake2b(images[i].contiguous().numpy().data, digest_size=16).digest() for i in rows.tolist()]
         new = {key: i for key, i in zip(keys, rows.tolist(), strict=True) if not self.knows(key)}
         for start in range(0, len(new), BLOCK):
             part = list(new)[start : start + BLOCK]
             self.add(part, embed(images[[new[key] for key in part]]))
-            listen(start + len(part), len(new))
+            listener.get()(start + len(part), len(new))
         found = np.empty((len(keys), *self.record["vector"].shape), np.float32)
         for i, key in enumerate(keys):
             found[i] = self.rows[key]["vector"]

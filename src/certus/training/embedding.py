@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from certus.config import Config, split_of
 from certus.data import Dataset, Part
-from certus.data.cache import Listen
 from certus.data.dataset import brightest
 from certus.data.remembered import Remembered
 from certus.networks import network
@@ -118,7 +117,7 @@ def comparable(features: Tensor) -> Tensor:
     return F.normalize(x - x.mean(0), dim=1)
 
 
-def embedded(data: Dataset, config: Config, listen: Listen = lambda *_: None) -> Embedded:
+def embedded(data: Dataset, config: Config) -> Embedded:
     """The features of all pictures that a run of this config may see; each is embedded once, also for later runs."""
     trunk, parts = trunk_of(config, data), split_of(config, data)
     remembered = remembered_by(trunk, config)
@@ -126,9 +125,9 @@ def embedded(data: Dataset, config: Config, listen: Listen = lambda *_: None) ->
     train = torch.zeros(len(data.train), trunk.width)
 
     def of(part: Part) -> Part:
-        return Part(remembered(part.images, torch.arange(len(part)), trunk, listen), part.labels)
+        return Part(remembered(part.images, torch.arange(len(part)), trunk), part.labels)
 
     with freed_memory_kept():
-        train[known] = remembered(data.train.images, known, trunk, listen)
+        train[known] = remembered(data.train.images, known, trunk)
         test, validation = of(data.test), of(data.validation) if data.validation else None
     return Embedded(data.name, data.classes, Part(train, data.train.labels), test, validation, known)
