@@ -101,7 +101,8 @@ def train(
     config = resolve(chosen)
     if wanted(chosen):
         found = race(chosen, load_data(config.data, config.data_dir, config.size, config.fit), minutes)
-        notices.info(found.why)
+        for remark in found.remarks:
+            notices.info(remark)
         config = resolve({**chosen, **found.settings})
         minutes = found.left(minutes)
     config = complete(config, epochs, minutes)

@@ -108,6 +108,25 @@ def test_where_few_steps_fit_only_the_head_learns(tmp_path, weights, monkeypatch
     assert race(given, load(given["data"]), 1.0).settings == {"network": SCRATCH}
 
 
+def test_features_decide_whether_pictures_are_mirrored(tmp_path, weights):  # noqa: ARG001
+    """Symmetric pictures may be mirrored. Where a class is the mirror image of the other, they may not."""
+    given = folder_of(tmp_path / "photos", 20)
+    data = load(given["data"])
+    config = decide(resolve(given | {"network": PRETRAINED, "method": "supervised"}), data)
+    half = torch.linspace(0.1, 1, 32).view(1, 1, 1, 32)
+    turned = torch.where((data.train.labels == 1).view(-1, 1, 1, 1), half, half.flip(-1))
+    even = torch.where((data.train.labels == 1).view(-1, 1, 1, 1), 0.3, 1.0)
+    for factor, flip in ((turned, False), (even, True)):
+        train = Part((data.train.images * factor).to(torch.uint8), data.train.labels)
+        found = looked(config, replace(data, train=train), mirroring=True)
+        assert found.mirroring.flip == flip
+        chosen = Race(PRETRAINED, "why", mirroring=found.mirroring)
+        assert chosen.settings == {"network": PRETRAINED, "flip": flip}
+        assert len(chosen.remarks) == 2
+        assert Race(SCRATCH, "why", mirroring=found.mirroring).settings == {"network": SCRATCH}
+    assert looked(config, data).mirroring is None
+
+
 def test_the_look_sees_what_features_and_edges_tell(tmp_path, weights):  # noqa: ARG001
     """Labels by brightness are in the features; those of noise are nowhere."""
     given = folder_of(tmp_path / "photos", 20)

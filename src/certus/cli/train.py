@@ -116,7 +116,8 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     if wanted(given):
         with trying() as announce:
             found_network = race(given, data, minutes, announce)
-        console.print(found_network.why, soft_wrap=True, markup=False)
+        for line in found_network.remarks:
+            console.print(with_flags(line, flag_names(Options)), soft_wrap=True, markup=False)
         config = resolve({**given, **found_network.settings})
         minutes = found_network.left(minutes)
     config, verdict = decide_mirroring(config, data)

@@ -38,8 +38,12 @@ def judge(images: Tensor, labels: Tensor, labelled: Tensor, classes: tuple[str, 
     n = min(len(labelled), max(MOST, least))
     if n < least:
         return Verdict(False, f"{n:,} labels are too few to tell (use `flip` if left and right do not matter)")
-    labels = labels[labelled[:n]]
     plain, mirrored = (describe(images, labelled[:n], mirror) for mirror in (False, True))
+    return compared(plain, mirrored, labels[labelled[:n]], classes)
+
+
+def compared(plain: Tensor, mirrored: Tensor, labels: Tensor, classes: tuple[str, ...]) -> Verdict:
+    """From the descriptors (n, D) of labelled pictures as they are and mirrored."""
     as_they_are, in_the_mirror = (a == labels for a in held_out_answers(plain, labels, (plain, mirrored)))
     counts = labels.bincount(minlength=len(classes))
     share = 1 / (len(classes) * counts[labels].double())  # every class counts the same, however many labels it has

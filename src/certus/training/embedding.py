@@ -104,11 +104,14 @@ def remembered_by(trunk: Trunk, config: Config) -> Remembered:
     return Remembered(f"{file_name(config.network)}-{trunk.digest}", trunk.width)
 
 
-def remembered_features(data: Dataset, config: Config, rows: Tensor) -> Tensor:
-    """The features (n, D) of these training pictures."""
+def remembered_features(data: Dataset, config: Config, rows: Tensor, mirror: bool = False) -> Tensor:
+    """The features (n, D) of these training pictures, or of their mirror images."""
     trunk = trunk_of(config, data)
+    images = data.train.images
+    if mirror:
+        images, rows = images[rows].flip(-1), torch.arange(len(rows))
     with freed_memory_kept():
-        return remembered_by(trunk, config)(data.train.images, rows, trunk)
+        return remembered_by(trunk, config)(images, rows, trunk)
 
 
 def comparable(features: Tensor) -> Tensor:

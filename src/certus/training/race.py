@@ -18,9 +18,11 @@ import torch
 
 from certus.config import Config, decide, resolve, split_of
 from certus.config.engine import FINE
+from certus.config.settings import undecided
 from certus.data import Dataset, is_folder
 from certus.data.descriptors import describe
 from certus.data.folds import error_by_folds
+from certus.data.mirroring import Verdict, compared
 from certus.methods import PRETRAINING
 from certus.networks.pretrained import readable
 from certus.networks.weights import IMAGENET, available
@@ -33,6 +35,7 @@ from certus.training.threads import threads
 
 SCRATCH, PRETRAINED = "sprint", "efficientnet-lite0"
 LOOKED = 500  # labelled pictures at most
+LEAST_TO_MIRROR = 3  # labels per class from which on their mirror images are compared
 CLEAR = 2.0  # standard errors
 SHARE, LEAST, MOST = 0.08, 0.05, 1.0  # of the minutes, for each network; at least, at most
 UNKNOWN = 0.5  # minutes for each where the run's minutes are not known
@@ -50,14 +53,25 @@ class Race:
     why: str
     minutes: float = 0.0  # that it took
     depth: str = "all"
+    mirroring: Verdict | None = None  # if it was left open and the look has decided it
 
     def left(self, minutes: float | None) -> float | None:
         """Of these, for the run itself: half of them at least."""
         return minutes and max(minutes / 2, minutes - self.minutes)
 
     @property
-    def settings(self) -> dict[str, str]:
-        return {"network": self.network} | ({"depth": self.depth} if self.depth != "all" else {})
+    def settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"network": self.network}
+        if self.network == PRETRAINED and self.depth != "all":
+            return found | {"depth": self.depth}
+        if self.network == PRETRAINED and self.mirroring:
+            return found | {"flip": self.mirroring.flip}
+        return found
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a user should know."""
+        return [self.why, *([str(self.mirroring)] if "flip" in self.settings else [])]
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,7 @@ class Look:
     edges: float
     doubt: float  # of their difference
     seconds: float  # to embed a picture
+    mirroring: Verdict | None = None  # by the features of the pictures and of their mirror images
 
     @property
     def clear(self) -> bool:
@@ -110,26 +125,22 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
     clock = clock_of(config.threads)
     start = clock()
     announce(f"Looking at the labelled pictures with {PRETRAINED}")
-    look = looked(config, data)
+    look = looked(config, data, undecided(resolve(given).flip))
     depth = depth_for(look, minutes, plain)
     whole = complete_on(data, resolve({**plain, "network": SCRATCH, "steps": 1}))
     count = len(split_of(whole, data).validation) or len(data.validation or ())
     if look.clear or count < ENOUGH or depth == "head":
-        best = look.better
-        return Race(
-            best, f"{described(best, depth)}: {look}", (clock() - start) / 60, depth if best == PRETRAINED else "all"
-        )
-    each = min(MOST, max(LEAST, SHARE * minutes)) if minutes else UNKNOWN
-    errors = {}
-    for name in (PRETRAINED, SCRATCH):
-        announce(f"Trying network {name}")
-        errors[name] = tried(plain | {"network": name}, data, each)
-    best = min(errors, key=errors.__getitem__)
-    results = " and ".join(f"{name} {error:.1f} %" for name, error in errors.items())
-    why = f"a short race on the labels alone (errors on {count:,} validation pictures: {results})"
-    return Race(
-        best, f"{described(best, depth)}, by {why}", (clock() - start) / 60, depth if best == PRETRAINED else "all"
-    )
+        best, why = look.better, f": {look}"
+    else:
+        each = min(MOST, max(LEAST, SHARE * minutes)) if minutes else UNKNOWN
+        errors = {}
+        for name in (PRETRAINED, SCRATCH):
+            announce(f"Trying network {name}")
+            errors[name] = tried(plain | {"network": name}, data, each)
+        best = min(errors, key=errors.__getitem__)
+        results = " and ".join(f"{name} {error:.1f} %" for name, error in errors.items())
+        why = f", by a short race on the labels alone (errors on {count:,} validation pictures: {results})"
+    return Race(best, described(best, depth) + why, (clock() - start) / 60, depth, look.mirroring)
 
 
 def described(network: str, depth: str) -> str:
@@ -138,17 +149,25 @@ def described(network: str, depth: str) -> str:
     return f"Network: {PRETRAINED} with ImageNet weights" + (", only its head learns" if depth == "head" else "")
 
 
-def looked(config: Config, data: Dataset) -> Look:
-    """At no more labelled pictures than are needed."""
+def looked(config: Config, data: Dataset, mirroring: bool = False) -> Look:
+    """At no more labelled pictures than are needed; with `mirroring`, at their mirror images too."""
     index = split_of(config, data).labelled
     order = torch.randperm(len(index), generator=generator(config.seed, "look"))
     index = index[order[:LOOKED]]
     labels = data.train.labels[index]
     with threads(config.threads):
         each = seconds_each(trunk_of(config, data), data.train.images, config.threads)
-        features = comparable(remembered_features(data, config, index))
-        (f, f_doubt), (e, e_doubt) = (error_by_folds(x, labels) for x in (features, describe(data.train.images, index)))
-    return Look(f, e, hypot(f_doubt, e_doubt), each)
+        plain, *mirrored = (
+            remembered_features(data, config, index, mirror) for mirror in ((False, True) if mirroring else (False,))
+        )
+        features = comparable(torch.cat([plain, *mirrored]))
+        verdict = None
+        if mirrored and len(index) >= LEAST_TO_MIRROR * len(data.classes):
+            verdict = compared(features[: len(index)], features[len(index) :], labels, data.classes)
+        (f, f_doubt), (e, e_doubt) = (
+            error_by_folds(x, labels) for x in (features[: len(index)], describe(data.train.images, index))
+        )
+    return Look(f, e, hypot(f_doubt, e_doubt), each, verdict)
 
 
 def depth_for(look: Look, minutes: float | None, given: Mapping[str, Any]) -> str:
