@@ -23,6 +23,7 @@ from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.build import make_method, make_networks
+from certus.training.embedding import rooted
 from certus.training.evaluation import probabilities, uncertainties
 from certus.training.identity import check_settings
 from certus.training.run_folder import RunFolder
@@ -134,7 +135,7 @@ class Model:
 
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""
-        images = self.trunk(images) if self.trunk else images
+        images = rooted(self.trunk(images)) if self.trunk else images
         mean = self.mean_answer(self.nets, images)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):

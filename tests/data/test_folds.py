@@ -10,7 +10,7 @@ import torch
 from certus.data import load
 from certus.data.folds import estimate
 
-USED = "Fewer than 5 labels per class: all {} are used for training, so this run measures no error."
+USED = "Fewer than 10 labels per class: all {} are used for training, so this run measures no error."
 
 
 def balanced(each: int) -> torch.Tensor:

@@ -130,7 +130,7 @@ def test_as_many_steps_as_fit(warm: float, full: float, seconds: float, labels: 
 
 def test_a_length_that_was_not_asked_for() -> None:
     config = complete(resolve({**DIGITS, "warm_up": -1.0}))
-    assert config.steps == usual_steps("digits", "sprint")
+    assert config.steps == usual_steps(config)
     assert config.warm_up == warm_share(config.steps, config.labelled_batch + config.unlabelled_batch, 20)
 
 

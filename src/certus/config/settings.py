@@ -46,7 +46,7 @@ class Config:
         DATA,
         200,
         "extra labelled images for the validation error, never trained on; −1: a fifth of the labels, or none if "
-        "they are fewer than five per class",
+        "they are fewer than ten per class",
         at_least(-1),
     )
     unlabelled: int = setting(DATA, 0, "how many unlabelled images are used; 0: all", at_least(0))

@@ -30,15 +30,16 @@ class Options:
     neighbours: int = option(50, "k, neighbours of each image in the graph", at_least(1))
     over: str = option(
         "features",
-        "neighbours in the student's features, which change, or in the inputs (for vectors): features or inputs",
-        one_of("features", "inputs"),
+        "neighbours in the student's features, which change, or in the inputs, by distance (for vectors) or by angle "
+        "(for vectors of many numbers): features, inputs or angles",
+        one_of("features", "inputs", "angles"),
         source="inputs: ours, with local scales as in Zelnik-Manor & Perona 2004",
     )
     gamma: float = option(
         3.0,
         "γ, exponent of the similarities",
         at_least(0),
-        lambda o: None if o.over == "features" else "`over` inputs has its own similarities",
+        lambda o: "`over` inputs has its own similarities" if o.over == "inputs" else None,
     )
     alpha: float = option(0.99, "α of the diffusion", between(0, 0.9999))
     damp: bool = option(
@@ -68,7 +69,7 @@ def propagated(student: nn.Module, view: str, context: BuildContext, o: Any) -> 
         gamma=o.gamma,
         alpha=o.alpha,
         draws=o.damp_draws if o.damp else 0,
-        inputs=o.over == "inputs",
+        over=o.over,
     )
     return source, Consistency(See(student, view), source, distance=cross_entropy, weight=Constant(o.spread))
 

@@ -32,7 +32,7 @@ class Propagation(nn.Module):
     With `draws`, an unlabelled node passes on only the share c_i = 1 − (R_i − 1)/(N − 1) of its value, where R_i is the
     rank of its Monte-Carlo uncertainty among all images. A labelled node passes on all of it.
 
-    Of `inputs` the graph never changes, so it is built once; and the mass of each class follows the labels' shares.
+    Over `inputs` or their `angles` the graph never changes, so it is built once; and the mass of each class follows the labels' shares.
     """
 
     student: nn.Module
@@ -48,10 +48,10 @@ class Propagation(nn.Module):
         gamma: float = 3.0,
         alpha: float = 0.99,
         draws: int = 0,
-        inputs: bool = False,
+        over: str = "features",
     ) -> None:
         super().__init__()
-        if not inputs:
+        if over == "features":
             feature_size(student)  # refuses a network without features
         if draws and not has_dropout(student):
             raise UsageError(
@@ -59,7 +59,7 @@ class Propagation(nn.Module):
                 "off."
             )
         self.start, self.neighbours, self.gamma, self.alpha, self.draws = start, neighbours, gamma, alpha, draws
-        self.inputs = inputs
+        self.over = over
         n = len(context.labels)
         self.register_buffer("labels", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("weights", torch.zeros(n))
@@ -78,7 +78,7 @@ class Propagation(nn.Module):
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
-        stays = self.inputs and not self.draws
+        stays = self.over != "features" and not self.draws
         if step.clock.epoch >= self.start and (not self.built or (step.clock.ends_pass and not stays)):
             self.rebuild(step)
 
@@ -87,7 +87,7 @@ class Propagation(nn.Module):
         labels = context.labels[context.pool].cpu()
         y = label_matrix(labels, self.classes)
         damping = self.damping(step, labels) if self.draws else None
-        if self.inputs:
+        if self.over != "features":
             z = by_share(diffuse(self.graph_of_inputs, y, self.alpha, damping, ENOUGH), labels)
         else:
             z = diffuse(graph(self.features(step), self.neighbours, self.gamma), y, self.alpha, damping)
@@ -100,6 +100,8 @@ class Propagation(nn.Module):
     def graph_of_inputs(self) -> sparse.csr_array:
         context = self.context
         vectors = context.normalised(context.images[context.pool.to(context.images.device)])
+        if self.over == "angles":
+            return graph(vectors.flatten(1), self.neighbours, self.gamma)
         return local_graph(vectors.flatten(1), self.neighbours)
 
     def views(self, step: Step) -> Iterator[Tensor]:
@@ -126,5 +128,6 @@ class Propagation(nn.Module):
 
     def __repr__(self) -> str:
         damped = f", damped by PE of {self.draws} draws" if self.draws else ""
-        where = "the inputs" if self.inputs else f"{role(self.student)}'s features"
+        own = f"{role(self.student)}'s features"
+        where = {"features": own, "inputs": "the inputs", "angles": "the inputs, by their angles"}[self.over]
         return f"labels propagated over {self.neighbours} neighbours in {where}, α = {self.alpha:g}{damped}"

@@ -32,14 +32,17 @@ SIZE = 224  # pixels that smaller pictures are enlarged to, as in the training o
 
 @dataclass(frozen=True, eq=False)
 class Embedded(Dataset):
-    """The features of a data set's pictures. Training pictures that no run may see have none; nothing reads them."""
+    """The roots of the features of a data set's pictures. Training pictures that no run may see have none; nothing reads them."""
 
     known: Tensor = torch.empty(0, dtype=torch.int64)  # noqa: RUF009 (nothing writes to it)
 
     @cached_property
     def scale(self) -> tuple[Tensor, Tensor]:
-        std, mean = torch.std_mean(self.train.images[self.known], dim=0, keepdim=True)
-        return mean, torch.where(std > 1e-6 * mean.abs(), std, 1.0)
+        """The mean of each feature, and one deviation for all: angles between pictures stay as they are."""
+        seen = self.train.images[self.known]
+        mean = seen.mean(0, keepdim=True)
+        spread = (seen - mean).square().mean().sqrt()
+        return mean, (spread if spread > 0 else torch.tensor(1.0)).expand_as(mean)
 
 
 class Trunk(nn.Module):
@@ -115,9 +118,14 @@ def remembered_features(data: Dataset, config: Config, rows: Tensor, mirror: boo
 
 
 def comparable(features: Tensor) -> Tensor:
-    """Features as vectors of length 1 around their mean; the root keeps a few large ones from deciding."""
-    x = features.clamp(min=0).sqrt()
+    """Features as vectors of length 1 around their mean."""
+    x = rooted(features)
     return F.normalize(x - x.mean(0), dim=1)
+
+
+def rooted(features: Tensor) -> Tensor:
+    """±√|x|, which keeps a few large features from deciding."""
+    return features.sign() * features.abs().sqrt()
 
 
 def embedded(data: Dataset, config: Config) -> Embedded:
@@ -128,9 +136,9 @@ def embedded(data: Dataset, config: Config) -> Embedded:
     train = torch.zeros(len(data.train), trunk.width)
 
     def of(part: Part) -> Part:
-        return Part(remembered(part.images, torch.arange(len(part)), trunk), part.labels)
+        return Part(rooted(remembered(part.images, torch.arange(len(part)), trunk)), part.labels)
 
     with freed_memory_kept():
-        train[known] = remembered(data.train.images, known, trunk)
+        train[known] = rooted(remembered(data.train.images, known, trunk))
         test, validation = of(data.test), of(data.validation) if data.validation else None
     return Embedded(data.name, data.classes, Part(train, data.train.labels), test, validation, known)
