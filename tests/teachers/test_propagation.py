@@ -311,12 +311,13 @@ def test_the_mass_of_a_class_is_that_of_its_labels():
     assert np.allclose(z.sum(0), [2, 1])
 
 
-def test_over_the_inputs_the_labels_are_propagated_once_and_need_no_features():
+@pytest.mark.parametrize(("over", "graph_of"), [("inputs", local_graph), ("angles", graph)])
+def test_over_the_inputs_the_labels_are_propagated_once_and_need_no_features(over, graph_of):
     images, labels, _ = clusters(3)
     context = context_of(images, labels)
-    source = Propagation(torch.nn.Sequential(torch.nn.Linear(2, 2)), context, start=0, neighbours=7, over="inputs")
+    source = Propagation(torch.nn.Sequential(torch.nn.Linear(2, 2)), context, start=0, neighbours=7, over=over)
     source.follow(step_at(0, context))
-    z = by_share(diffuse(local_graph(images, 7), label_matrix(labels, 2), 0.99, iterations=200), labels)
+    z = by_share(diffuse(graph_of(images, 7), label_matrix(labels, 2), 0.99, iterations=200), labels)
     guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
     assert torch.equal(source.labels, guess)
     assert torch.allclose(source.weights, (weight * balance[guess]).float())

@@ -32,7 +32,8 @@ class Propagation(nn.Module):
     With `draws`, an unlabelled node passes on only the share c_i = 1 − (R_i − 1)/(N − 1) of its value, where R_i is the
     rank of its Monte-Carlo uncertainty among all images. A labelled node passes on all of it.
 
-    Over `inputs` or their `angles` the graph never changes, so it is built once; and the mass of each class follows the labels' shares.
+    Over `inputs` or their `angles` the graph never changes, so it is built once; and the mass of each class follows
+    the labels' shares.
     """
 
     student: nn.Module

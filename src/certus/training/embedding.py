@@ -32,7 +32,7 @@ SIZE = 224  # pixels that smaller pictures are enlarged to, as in the training o
 
 @dataclass(frozen=True, eq=False)
 class Embedded(Dataset):
-    """The roots of the features of a data set's pictures. Training pictures that no run may see have none; nothing reads them."""
+    """The roots of the features of a data set's pictures. Training pictures that no run may see have none."""
 
     known: Tensor = torch.empty(0, dtype=torch.int64)  # noqa: RUF009 (nothing writes to it)
 
