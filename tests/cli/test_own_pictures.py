@@ -64,11 +64,11 @@ def test_what_was_seen_is_said_before_training(
     assert "broken.png" in (tmp_path / "run" / "skipped.txt").read_text()
 
 
-def test_a_fifth_of_the_labels_is_for_validation_and_all_is_written_down(trained: Path, photos: Path) -> None:
+def test_all_of_few_labels_are_trained_on_and_all_is_written_down(trained: Path, photos: Path) -> None:
     config = RunFolder(trained).load_config()
-    assert (config.size, config.data, config.labels, config.validation) == (16, str(photos), 0, 10)
+    assert (config.size, config.data, config.labels, config.validation) == (16, str(photos), 0, 0)
     split = json.loads((trained / "split.json").read_text())
-    assert (len(split["labelled"]), len(split["validation"]), split["unlabelled"]) == (40, 10, 100)
+    assert (len(split["labelled"]), len(split["validation"]), split["unlabelled"]) == (50, 0, 100)
     assert RunFolder(trained).load_result()["test_error"] is not None
 
 

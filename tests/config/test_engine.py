@@ -79,7 +79,8 @@ def test_another_network_has_nothing_of_the_engine() -> None:
 
 def test_digits_have_a_length_of_their_own() -> None:
     """And a run of another network the length in epochs."""
-    assert complete(resolve({"data": "digits", "device": "cpu"})).steps == usual_steps("digits", "sprint")
+    config = complete(resolve({"data": "digits", "device": "cpu"}))
+    assert config.steps == usual_steps(config) == 150
     assert complete(resolve({"data": "digits", "network": "cnn13-small", "device": "cpu"})).steps == 440
 
 
@@ -92,10 +93,10 @@ def test_a_network_with_weights_goes_on_from_them() -> None:
         2e-4,
         "fp32",
     )
-    assert (config.width, config.momentum, config.steps) == (32, 0.0, usual_steps("digits", "efficientnet-lite0"))
+    assert (config.width, config.momentum, config.steps) == (32, 0.0, usual_steps(config))
     assert resolve(asdict(config)) == config
     assert complete(resolve({**given, "network": "cnn13-small"})).weights == ""
     with pytest.raises(UsageError, match="starts from its own initialisation"):
         complete(resolve({**given, "network": "cnn13-small", "weights": "imagenet"}))
     with pytest.raises(UsageError, match="fixed width of 32"):
-        build(complete(resolve({**given, "width": 8, "steps": 1})))
+        build(complete(resolve({**given, "width": 8, "steps": 1, "guess": False})))

@@ -64,17 +64,26 @@ def bars() -> Progress:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress of something that is done picture by picture, from the first on."""
-    with Progress(
+    """Progress of something that is done picture by picture; nothing is shown before the first."""
+    progress = Progress(
         TextColumn(what),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
-    ) as progress:
-        task = progress.add_task("", total=None, visible=False)
-        yield lambda done, of: progress.update(task, completed=done, total=of, visible=True)
+    )
+    task = progress.add_task("", total=None)
+
+    def listen(done: int, of: int) -> None:
+        progress.start()
+        progress.update(task, completed=done, total=of)
+
+    try:
+        yield listen
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 @contextmanager
