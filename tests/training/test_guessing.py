@@ -118,3 +118,8 @@ def test_batches_of_a_warm_up_without_guesses_are_as_they_were():
     mixed = Batches(torch.arange(5), torch.arange(5, 20), (4, 8), 0, guessed=torch.tensor([7, 9]))
     assert plain.warm(0)[:3].tolist() == mixed.warm(0)[:3].tolist()
     assert set(mixed.warm(0)[3:].tolist()) == {7, 9}
+
+
+def test_a_network_that_learnt_guesses_is_no_witness(photos):
+    assert not build(complete(resolve(given(photos)))).method.witnesses
+    assert build(complete(resolve(given(photos, guess=False)))).method.witnesses

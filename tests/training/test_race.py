@@ -16,7 +16,7 @@ from certus.networks.mobile import EFFICIENTNET_LITE0, Mobile
 from certus.networks.weights import kept, learnt
 from certus.training import race as races
 from certus.training.planning import complete
-from certus.training.race import PRETRAINED, SCRATCH, Look, Race, looked, race, tried, wanted
+from certus.training.race import PRETRAINED, SCRATCH, Look, Race, depth_for, looked, race, tried, wanted
 
 
 @pytest.fixture
@@ -104,6 +104,8 @@ def test_where_few_steps_fit_only_the_head_learns(tmp_path, weights, monkeypatch
     assert "only its head learns" in found.why
     assert race(given, load(given["data"]), 600.0).depth == "all"
     assert race(given, load(given["data"]), None).depth == "all"
+    look = Look(0.2, 0.5, 0.1, 0.004)
+    assert [depth_for(look, 1.0, {}, few) for few in (False, True)] == ["all", "head"]
     monkeypatch.setattr(races, "looked", lambda *_: Look(0.5, 0.2, 0.1, 0.5))
     assert race(given, load(given["data"]), 1.0).settings == {"network": SCRATCH}
 

@@ -207,4 +207,5 @@ def make_method(config: Config, context: BuildContext) -> Method:
     known = recipe(config.method)
     with untouched_generator():
         method = known.build(context, known.options(**config.options))
-        return witnessed(method) if 0 < config.warm_up < 1 else method
+        labels_alone = 0 < config.warm_up < 1 and not config.guess
+        return witnessed(method) if labels_alone else method

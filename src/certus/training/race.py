@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from certus.config import Config, decide, resolve, split_of
-from certus.config.engine import FINE
+from certus.config.engine import FEW_FOR_GUESSES, FINE
 from certus.config.settings import undecided
 from certus.data import Dataset, is_folder
 from certus.data.descriptors import describe
@@ -40,7 +40,7 @@ CLEAR = 2.0  # standard errors
 SHARE, LEAST, MOST = 0.08, 0.05, 1.0  # of the minutes, for each network; at least, at most
 UNKNOWN = 0.5  # minutes for each where the run's minutes are not known
 ENOUGH = 30  # validation images; with fewer a race would be decided by luck
-FEWEST = 25  # steps; where fewer fit, features that were embedded once are better
+FEWEST, FEWEST_OF_FEW = 25, 75  # steps; where fewer fit, frozen features are better; and the same with few labels
 PASSES = 4.6  # forward passes that a picture costs in a step: the student's, its backward pass, and the teacher's
 Announce = Callable[[str], None]
 
@@ -126,7 +126,8 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
     start = clock()
     announce(f"Looking at the labelled pictures with {PRETRAINED}")
     look = looked(config, data, undecided(resolve(given).flip))
-    depth = depth_for(look, minutes, plain)
+    few = len(split_of(config, data).labelled) < FEW_FOR_GUESSES * len(data.classes)
+    depth = depth_for(look, minutes, plain, few)
     whole = complete_on(data, resolve({**plain, "network": SCRATCH, "steps": 1}))
     count = len(split_of(whole, data).validation) or len(data.validation or ())
     if look.clear or count < ENOUGH or depth == "head":
@@ -170,13 +171,13 @@ def looked(config: Config, data: Dataset, mirroring: bool = False) -> Look:
     return Look(f, e, hypot(f_doubt, e_doubt), each, verdict)
 
 
-def depth_for(look: Look, minutes: float | None, given: Mapping[str, Any]) -> str:
-    """All of the network learns if there is time for enough steps, else its head alone."""
+def depth_for(look: Look, minutes: float | None, given: Mapping[str, Any], few: bool = False) -> str:
+    """All of the network learns if there is time for enough steps, else its head alone. `few`: there are few labels."""
     images = given.get("labelled_batch", FINE["labelled_batch"]) + given.get(
         "unlabelled_batch", FINE["unlabelled_batch"]
     )
     step = images * PASSES * look.seconds * (readable(1) / SIZE) ** 2
-    return "all" if minutes is None or 60 * minutes > FEWEST * step else "head"
+    return "all" if minutes is None or 60 * minutes > (FEWEST_OF_FEW if few else FEWEST) * step else "head"
 
 
 def tried(given: Mapping[str, Any], data: Dataset, minutes: float) -> float:
