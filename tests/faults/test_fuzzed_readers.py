@@ -136,7 +136,7 @@ def epochs(folder: Path) -> tuple[list[bytes], Reader]:  # noqa: ARG001 (every r
 
 def answers(folder: Path) -> tuple[list[bytes], Reader]:
     good = {"probabilities": torch.full((1, 3, 2), 0.5), "labels": torch.tensor([0, 1, 1]), "pe": torch.ones(3)}
-    return [artefacts.answers_bytes(good)], lambda data: artefacts.read_answers(write(folder / "a", data), "remove it")
+    return [artefacts.tensor_bytes(good)], lambda data: artefacts.read_answers(write(folder / "a", data), "remove it")
 
 
 @pytest.mark.parametrize(

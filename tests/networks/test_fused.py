@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from builders import SHAPES, narrow, normal
+from builders import SHAPES, narrow, normal, outspoken
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -35,7 +35,7 @@ def randomise(net, seed=0):
 
 def random_network(name):
     torch.manual_seed(0)
-    return unit_logits(randomise(network(name, SHAPES[name], 5, narrow(name, 8), 0.4)).eval(), images(name))
+    return unit_logits(randomise(outspoken(network(name, SHAPES[name], 5, narrow(name, 8), 0.4))).eval(), images(name))
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import narrow
+from builders import narrow, outspoken
 
 from certus.errors import UsageError
 from certus.networks import NETWORKS, network, suitable, suitable_width
@@ -18,6 +18,7 @@ SHAPES = {
     "efficientnet-lite0": (3, 8, 8),
     "mobilenet-v2": (1, 8, 8),
     "mlp": (5,),
+    "linear": (5,),
 }
 
 
@@ -34,7 +35,7 @@ def test_maps_inputs_to_logits_through_features_and_head(name: str) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_parameter_is_used(name: str) -> None:
     torch.manual_seed(0)
-    net = network(name, SHAPES[name], classes=3, width=narrow(name, 8), dropout=0.1)
+    net = outspoken(network(name, SHAPES[name], classes=3, width=narrow(name, 8), dropout=0.1))
     net(torch.randn(4, *SHAPES[name])).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
 

@@ -11,7 +11,7 @@ from certus.networks.modes import dropout_only, has_dropout
 from certus.networks.stages import stages
 
 SITES = {"cnn13": 2, "cnn13-small": 2, "wrn-28": 12, "sprint": 2, "mlp": 2}
-SITES |= {"efficientnet-lite0": 1, "mobilenet-v2": 1}
+SITES |= {"efficientnet-lite0": 1, "mobilenet-v2": 1, "linear": 1}
 
 
 def compose(parts, x):

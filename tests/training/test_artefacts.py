@@ -12,7 +12,7 @@ import torch
 
 from certus.errors import CertusError
 from certus.training import artefacts
-from certus.training.artefacts import answers_bytes, opened, read_answers, read_record, sealed
+from certus.training.artefacts import opened, read_answers, read_record, sealed, tensor_bytes
 from certus.training.run_folder import RunFolder
 
 GOOD = {"classes": ["a", "caf\udce9"], "shape": [1, 8, 8], "mean": [0.5], "std": [2.0]}
@@ -76,7 +76,7 @@ def test_a_model_whose_shape_and_scale_do_not_fit(tmp_path: Path, wrong: dict[st
 
 def test_answers(tmp_path: Path) -> None:
     good = {"probabilities": torch.full((2, 3, 2), 0.5), "labels": torch.tensor([0, 1, 1]), "pe": torch.ones(3)}
-    data, path = answers_bytes(good), tmp_path / "a"
+    data, path = tensor_bytes(good), tmp_path / "a"
     path.write_bytes(data)
     assert all(torch.equal(read_answers(path, "")[name], t) for name, t in good.items())
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -90,7 +90,7 @@ def test_answers(tmp_path: Path) -> None:
         {"probabilities": torch.full((2, 3, 2), torch.nan)},
         {"pe": torch.ones(2)},
     ):
-        path.write_bytes(answers_bytes({**good, **wrong}))
+        path.write_bytes(tensor_bytes({**good, **wrong}))
         with pytest.raises(CertusError, match="is damaged"):
             read_answers(path, "remove it")
 

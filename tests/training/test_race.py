@@ -50,6 +50,9 @@ def test_only_own_pictures_whose_network_is_left_open(tmp_path):
     assert not wanted(given | {"init": "a-run"})
     assert not wanted(given | {"width": 64})
     assert not wanted(given | {"depth": "head"})
+    assert not wanted(given | {"guess": True})
+    for implied in ({"depth": "head"}, {"guess": True}):
+        assert resolve(given | implied).network == PRETRAINED
     assert not wanted(given | {"method": "rotation"})
     assert not wanted({"data": "cifar10"})
     assert not wanted({})
@@ -102,6 +105,9 @@ def test_where_few_steps_fit_only_the_head_learns(tmp_path, weights, monkeypatch
     found = race(given, load(given["data"]), 1.0)
     assert found.settings == {"network": PRETRAINED, "depth": "head"}
     assert "only its head learns" in found.why
+    for seen in ({"flip": True}, {"translate": 4}, {"strength": 0.3}):
+        assert race(given | seen, load(given["data"]), 1.0).depth == "all"
+    assert race(given | {"flip": "auto"}, load(given["data"]), 1.0).depth == "head"
     assert race(given, load(given["data"]), 600.0).depth == "all"
     assert race(given, load(given["data"]), None).depth == "all"
     look = Look(0.2, 0.5, 0.1, 0.004)

