@@ -68,9 +68,9 @@ def coverage(arms: Sequence[Arm]) -> Iterable[ReportFigure]:
         yield ReportFigure(
             "risk-coverage",
             "What certainty is worth",
-            "The error if a run answers only the images that it is most certain of (by PE of ten draws; by confidence "
-            "if the network has no dropout). The lower and flatter the curve, the more useful its certainty. The "
-            "right end is the test error.",
+            "The error if a run answers only the images that it is most certain of: by its witness, if it has one; "
+            "else by PE of ten draws; by confidence if the network has no dropout. The lower and flatter the curve, "
+            "the more useful its certainty. The right end is the test error.",
             ("arm", "answered (%)", "error (%)", "n"),
             rows,
             figure,
