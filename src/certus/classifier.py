@@ -20,6 +20,7 @@ from certus.data.dataset import Dataset, Part
 from certus.model import Model, Prediction
 from certus.randomness import untouched_generator
 from certus.training.build import build_on
+from certus.training.embedding import trunk_of
 from certus.training.loop import fit
 from certus.training.planning import complete_on
 
@@ -139,7 +140,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with untouched_generator():
             run = build_on(data, complete_on(data, resolve(given), make=make), make, reuse_labelled=True)
             fit(run)
-        mean, std = data.scale
+        mean, std = run.inputs.scale
         pixels = Pixels.of(data.train.images)
         return Model(
             nets=run.method.answers,
@@ -148,6 +149,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mean=mean,
             std=std,
             mirror=run.config.mirror,
+            trunk=trunk_of(run.config, data) if run.config.depth == "head" else None,
             witnesses=run.method.witnesses,
             pixels=pixels,
         )

@@ -185,3 +185,11 @@ def test_the_cache_is_shared_between_runs(photos, monkeypatch):
     build(config(photos))
     monkeypatch.setattr(Remembered, "add", partial(pytest.fail, "a picture was embedded twice"))
     build(config(photos, seed=1))
+
+
+def test_a_classifier_learns_from_features_too(photos):
+    part = load(str(photos), size=32).train
+    images, labels = part.images.permute(0, 2, 3, 1).numpy(), part.labels.numpy()
+    fitted = certus.Classifier(network=NAME, steps=20, settings={"depth": "head"}).fit(images, labels)
+    assert fitted.predict_proba(images).shape == (len(images), 2)
+    assert (fitted.predict(images)[labels >= 0] == labels[labels >= 0]).mean() > 0.7
