@@ -17,6 +17,8 @@ from certus.config import Config
 from certus.errors import CertusError, UsageError
 from certus.experiments import paper
 from certus.experiments.paper import Arm, Experiment, Scale, Task, scales, tables
+from certus.experiments.paper.cells import cells as paper_cells
+from certus.experiments.paper.cells import chosen, pretraining_cells
 from certus.experiments.paper.experiments import SAME_MINUTES, SUPERVISED
 from certus.experiments.paper.printed import ARMS, TABLE1
 from certus.experiments.paper.records import COLUMNS, Records
@@ -92,8 +94,34 @@ def test_full_is_the_size_of_the_paper() -> None:
             assert (config.labelled_batch, config.learning_rate, config.options["ramp"]) == (128, 0.1, 80)
     assert FULL.seeds == 5
     ft = FULL.config(Task("cifar10", 1000), Arm("ft-ccl"), 0)
-    assert ft.steps == 210 * 125  # 48,000 unlabelled images in batches of 384
+    assert ft.steps == 300 * 125  # 48,000 unlabelled images in batches of 384
     assert ft.options["certainty"] == "paper"
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_full_has_what_the_authors_of_the_rivals_have() -> None:
+    fastswa = FULL.config(Task("cifar10", 4000), Arm("mean-teacher-fastswa"), 0)
+    assert fastswa.steps == pytest.approx(1200 * 45_000 / 384, rel=0.01)  # Athiwaratkun et al. 2019: 1,200 epochs
+    for labels, k in ((1000, 0.6), (2000, 0.6), (4000, 1.0)):  # Luo et al. 2018
+        assert FULL.config(Task("cifar10", labels), Arm("pi-sntg"), 0).options["graph"] == k
+    vat = next(arm for arm in paper.experiment("table1").arms if arm.name == "vat, with entropy")
+    assert ARMS[vat.name] == "VAT+Ent"
+    assert FULL.config(Task("svhn", 1000), vat, 0).options["ent"]
+    fixmatch = FULL.config(Task("cifar10", 4000), Arm("fixmatch"), 0)
+    assert fixmatch.unlabelled_batch == 7 * fixmatch.labelled_batch  # Sohn et al. 2020
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_each_student_of_a_circle_starts_from_its_own_rotnet(tmp_path: Path) -> None:
+    """Liu & Tan 2021: the students differ in their initialisation."""
+    table, three = paper.experiment("table1"), "svhn-1000/ft-ccl-3-teachers*"
+    cells = chosen(table, FULL, three)
+    (run, *_) = paper_cells(cells, FULL, 1, tmp_path, "")
+    starts = run.config.init.split(",")
+    assert len(set(starts)) == 3
+    pretraining = pretraining_cells(cells, FULL, 1, tmp_path, "")
+    assert [str(cell.folder.path) for cell in pretraining] == starts
+    assert len({cell.config.seed for cell in pretraining}) == 3
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -316,7 +344,7 @@ def test_an_arm_from_rotnet_is_trained_after_its_pretraining(files: Path, tmp_pa
 )
 def test_the_description_says_that_there_are_fewer_seeds_than_in_the_paper(counts: tuple[int, ...], text: str) -> None:
     config = FULL.config(Task("svhn", 1000), Arm("supervised"), 0)
-    assert paper.describe_task(FULL, [config], counts) == f"210 epochs, 1,000 images kept for validation{text}"
+    assert paper.describe_task(FULL, [config], counts) == f"300 epochs, 1,000 images kept for validation{text}"
 
 
 @pytest.mark.usefixtures("tiny")

@@ -222,8 +222,8 @@ def context_of(images, labels, pool=None):
 
 
 def step_at(number, context, per_epoch=1):
-    """A step of 210 on all images."""
-    return step_of(context.images, context.labels, number=number, steps=210, per_epoch=per_epoch)
+    """A step of 300 on all images."""
+    return step_of(context.images, context.labels, number=number, steps=300, per_epoch=per_epoch)
 
 
 @pytest.mark.parametrize("draws", [0, 5])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from certus.config.run_file import from_toml, missing, seal_in, seal_of, sealed
+from certus.config.run_file import EARLIER, from_toml, missing, seal_in, seal_of, sealed
 from certus.data.fitting import FITS
 from certus.errors import CertusError, UsageError, unknown
 from certus.methods.options import at_least, between, one_of, typed
@@ -109,6 +109,12 @@ class Config:
     labelled_batch: int = setting(TRAINING, 128, "labelled images per step", between(1, 100_000))
     unlabelled_batch: int = setting(TRAINING, 384, "unlabelled images per step", between(1, 100_000))
     steps: int = setting(LENGTH, 0, "training steps; 0: as many as the epochs need", between(0, MOST_STEPS))
+    clock: int = setting(
+        LENGTH,
+        300,
+        "epochs that a run of any length stands for: ramps, filters and temperature are laid out on them",
+        between(1, 100_000),
+    )
     optimiser: str = setting(
         TRAINING,
         "sgd",
@@ -161,7 +167,7 @@ class Config:
             raise Altered(f"{path} is not as certus wrote it: it has no {names}.")
         if seal not in (None, seal_of(given)):
             raise Altered(f"{path} is not as certus wrote it: it was edited or cut.")
-        return checked_types(given, f" in {path}")
+        return checked_types(EARLIER | given, f" in {path}")
 
 
 AUTO = "auto"

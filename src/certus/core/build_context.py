@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from certus.core.schedules import EPOCHS
 from certus.views import Augmentation, Chain
 
 
@@ -31,6 +32,7 @@ class BuildContext:
     weak: Augmentation
     smoothing: float = 0.0  # of the labels
     labelled_view: str = "weak"  # or strong
+    epochs: int = EPOCHS  # of the run's clock
 
     def weak_view(self, indices: Tensor, generator: torch.Generator) -> Tensor:
         """These training images, normalised and under the weak augmentation."""

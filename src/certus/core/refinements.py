@@ -75,6 +75,18 @@ class Threshold:
         return f"keep max p ≥ {self.confidence:g}"
 
 
+@dataclass(frozen=True)
+class Unlabelled:
+    """Keep the targets of unlabelled images, each with a larger weight, so that the mean is over them alone."""
+
+    def __call__(self, target: Target, step: Step) -> Target:
+        mask = (step.batch.labels < 0).to(target.weight.dtype)
+        return target.kept(mask * len(mask) / mask.sum().clamp(min=1))
+
+    def __repr__(self) -> str:
+        return "keep unlabelled images"
+
+
 def temperatures(rank: Tensor, v_max: float) -> Tensor:
     """V_i = (R_i/|B|)² V_max + 1."""
     return (rank / len(rank)).square() * v_max + 1.0

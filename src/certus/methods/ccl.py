@@ -80,7 +80,7 @@ class Options(circle.Options):
     probabilistic: bool = option(True, "probabilistic filter: drop uncertain targets at random")
     rho: float = option(
         0.4,
-        "ρ of the probabilistic filter, P_max = 1 − ρe/210",
+        "ρ of the probabilistic filter, P_max = 1 − ρe/210 up to e = 210, then 0",
         between(0, 1),
         lambda o: None if o.probabilistic else "the probabilistic filter is off",
     )

@@ -36,7 +36,7 @@ class Options:
         at_least(0),
         source="Tarvainen & Valpola 2017: 100 on the mean over ten classes, 10 on their sum",
     )
-    ramp: float = option(80.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=PAPER)
+    ramp: float = option(80.0, "epochs of the `clock` over which λ rises to its maximum", at_least(0), source=PAPER)
     decay: float = option(
         0.99,
         "α of the teacher's moving average",

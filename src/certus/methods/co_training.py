@@ -1,4 +1,4 @@
-"""Deep co-training: the networks agree on every image, and each is robust to the other's adversarial examples."""
+"""Deep co-training: the networks agree on unlabelled images, and each is robust to the other's adversarial examples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from certus.core.build_context import BuildContext
 from certus.core.losses import cross_entropy, js
 from certus.core.method import Method, numbered
+from certus.core.refinements import Unlabelled
 from certus.core.schedules import RampUp
 from certus.core.step import Step
 from certus.core.student import See
@@ -87,7 +88,7 @@ class Options:
         0.5, "λ_diff, weight of the robustness to the partner's adversarial examples", at_least(0)
     )
     ramp: float = option(
-        28.0, "210ths of the run over which both weights rise to their maximum", at_least(0), source=RAMP
+        40.0, "epochs of the `clock` over which both weights rise to their maximum", at_least(0), source=RAMP
     )
     epsilon: float = option(
         0.08, "size of the adversarial step, in standard deviations of the data (0.02 of the range 0–1)", at_least(0)
@@ -102,7 +103,7 @@ def co_training(context: BuildContext, options: Options) -> Method:
         see, other = See(student, VIEW), PartnerAnswer(students, i)
         terms[f"supervised {i + 1}"] = CrossEntropy(see, context.smoothing)
         terms[f"agreement {i + 1}"] = Consistency(
-            see, other, distance=js, weight=RampUp(options.agreement, options.ramp)
+            see, other, (Unlabelled(),), distance=js, weight=RampUp(options.agreement, options.ramp)
         )
         terms[f"difference {i + 1}"] = Consistency(
             PartnerAdversarial(students, i, options.epsilon),
@@ -116,7 +117,7 @@ def co_training(context: BuildContext, options: Options) -> Method:
 RECIPES = (
     Recipe(
         "co-training",
-        "the networks agree on every image, and each is robust to the other's adversarial examples",
+        "the networks agree on unlabelled images, and each is robust to the other's adversarial examples",
         "Qiao, Shen, Zhang, Wang & Yuille 2018, Deep Co-Training for Semi-Supervised Image Recognition",
         Options,
         co_training,

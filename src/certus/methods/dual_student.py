@@ -78,7 +78,7 @@ class Options:
         20.0, "λ₂, weight of the consistency with the more stable partner", at_least(0), source=f"{CITED}: 100 {SCALE}"
     )
     ramp: float = option(
-        3.5, "210ths of the run over which both weights rise to their maximum", at_least(0), source=RAMP
+        5.0, "epochs of the `clock` over which both weights rise to their maximum", at_least(0), source=RAMP
     )
     threshold: float = option(0.8, "ξ, lowest confidence of a stable answer", between(0, 1))
 

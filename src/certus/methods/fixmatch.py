@@ -21,7 +21,7 @@ class Options:
     """The options of FixMatch."""
 
     weight: float = option(1.0, "λ_u, the weight of the pseudo-label term", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    ramp: float = option(0.0, "epochs of the `clock` over which the weight rises to its maximum", at_least(0))
     threshold: float = option(0.95, "τ, lowest confidence of a pseudo-label", between(0, 1))
     student_view: str = option("strong", "view that learns the pseudo-label: strong or weak", one_of("strong", "weak"))
     decay: float = option(

@@ -26,7 +26,7 @@ class Options:
     """The options of label propagation."""
 
     spread: float = option(1.0, "weight of the propagated labels", at_least(0))
-    start: float = option(10.0, "210ths of the run before the first graph is built", at_least(0), source=START)
+    start: float = option(12.0, "epochs of the `clock` before the first graph is built", at_least(0), source=START)
     neighbours: int = option(50, "k, neighbours of each image in the graph", at_least(1))
     over: str = option(
         "features",

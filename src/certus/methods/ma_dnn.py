@@ -15,7 +15,7 @@ from certus.core.student import See
 from certus.core.terms import CrossEntropy
 from certus.methods.options import at_least, between, option
 from certus.methods.recipe import Recipe
-from certus.teachers import ClassMemory
+from certus.teachers import EMA, ClassMemory
 
 
 def memory_loss(logits: Tensor, remembered: Tensor) -> Tensor:
@@ -43,23 +43,33 @@ class MemoryTerm:
         return f"{self.weight} · mean(H(p̂) + max p̂ · KL(p ‖ p̂)), p̂ from {self.memory}"
 
 
+MEAN = "the authors' code: α = (1 + s)/(10 + s) at step s, 0.9999 at most"
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of MA-DNN."""
 
     weight: float = option(1.0, "weight of the memory loss", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    ramp: float = option(0.0, "epochs of the `clock` over which the weight rises to its maximum", at_least(0))
     rate: float = option(0.5, "η, update rate of keys and values", between(0, 1))
+    horizon: float = option(
+        0.1,
+        "share of the steps so far that the averaged weights, which answer, look back over",
+        between(0, 1),
+        source=MEAN,
+    )
 
 
 def ma_dnn(context: BuildContext, options: Options) -> Method:
     student = context.network(0)
     memory = ClassMemory(student, "a", context.classes, options.rate)
+    average = EMA(student, horizon=options.horizon)
     return Method(
         name="ma-dnn",
         students=(student,),
-        answers=(student,),
-        followers=(memory,),
+        answers=(average.net,),
+        followers=(memory, average),
         terms={
             "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "memory": MemoryTerm(student, "a", memory, RampUp(options.weight, options.ramp)),

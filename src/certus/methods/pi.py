@@ -1,17 +1,20 @@
-"""Π model: the student agrees with itself under another perturbation."""
+"""Π model: the student agrees with itself under another perturbation, and both of its answers learn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from certus.core.build_context import BuildContext
 from certus.core.method import Method
 from certus.core.schedules import RampUp
+from certus.core.step import Step
 from certus.core.student import See
 from certus.core.terms import Consistency, CrossEntropy
 from certus.methods.options import at_least, option
 from certus.methods.recipe import Recipe
-from certus.teachers import StochasticAnswer
+from certus.teachers import Own
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,20 @@ class Options:
         source="Laine & Aila 2017: 100 on the mean over ten classes, 10 on their sum",
     )
     ramp: float = option(
-        80.0, "210ths of the run over which λ rises to its maximum", at_least(0), source="Liu & Tan 2021"
+        80.0, "epochs of the `clock` over which λ rises to its maximum", at_least(0), source="Liu & Tan 2021"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SelfConsistency(Consistency):
+    """λ(e) · mean ‖softmax(z_a) − softmax(z_b)‖², with gradient into both answers, as in the authors' code."""
+
+    other: See | None = None
+
+    def __call__(self, step: Step) -> Tensor:
+        assert self.other is not None
+        difference = self.read(step).softmax(1) - self.other(step).softmax(1)
+        return self.weight(step.clock) * difference.square().sum(1).mean()
 
 
 def pi(context: BuildContext, options: Options) -> Method:
@@ -37,8 +52,11 @@ def pi(context: BuildContext, options: Options) -> Method:
         answers=(student,),
         terms={
             "supervised": CrossEntropy(See(student, "a"), context.smoothing),
-            "consistency": Consistency(
-                See(student, "a"), StochasticAnswer(student, "b"), weight=RampUp(options.weight, options.ramp)
+            "consistency": SelfConsistency(
+                See(student, "a"),
+                Own(student, "b"),
+                weight=RampUp(options.weight, options.ramp),
+                other=See(student, "b"),
             ),
         },
     )

@@ -22,7 +22,10 @@ class Options:
 
     weight: float = option(1.0, "weight of the unsupervised term", at_least(0), source="Oliver et al. 2018")
     ramp: float = option(
-        84.0, "210ths of the run over which the weight rises to its maximum", at_least(0), source="Oliver et al. 2018"
+        120.0,
+        "epochs of the `clock` over which the weight rises to its maximum",
+        at_least(0),
+        source="Oliver et al. 2018",
     )
 
 

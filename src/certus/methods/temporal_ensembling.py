@@ -22,7 +22,7 @@ class Options:
     """The options of temporal ensembling."""
 
     weight: float = option(3.0, "λ_max, the weight of the consistency term", at_least(0), source=WEIGHT)
-    ramp: float = option(56.0, "210ths of the run over which λ rises to its maximum", at_least(0), source=RAMP)
+    ramp: float = option(80.0, "epochs of the `clock` over which λ rises to its maximum", at_least(0), source=RAMP)
     alpha: float = option(0.6, "α, momentum of the average over visits of an image", between(0, 0.999))
 
 

@@ -22,7 +22,7 @@ class Options:
     """The options of VAT."""
 
     weight: float = option(1.0, "weight of the divergence", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    ramp: float = option(0.0, "epochs of the `clock` over which the weight rises to its maximum", at_least(0))
     epsilon: float = option(8.0, "ε, size of the perturbation (Euclidean norm over all pixels)", at_least(0))
     xi: float = option(1e-2, "ξ, step of the power iteration's finite difference", at_least(1e-12), source=XI)
     iterations: int = option(1, "power iterations", at_least(1, 1000))

@@ -66,7 +66,7 @@ class Options:
     """The options of WCP."""
 
     weight: float = option(1.0, "weight of the divergence and of the entropy", at_least(0))
-    ramp: float = option(0.0, "210ths of the run over which the weight rises to its maximum", at_least(0))
+    ramp: float = option(0.0, "epochs of the `clock` over which the weight rises to its maximum", at_least(0))
     epsilon: float = option(8.0, "ε, size of the image perturbation (Euclidean norm over all pixels)", at_least(0))
     shift: float = option(
         0.125, "size of the weight perturbation, relative to the norm of the weights", at_least(0), source="ours"

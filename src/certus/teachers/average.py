@@ -19,8 +19,8 @@ STATISTICS_IMAGES = 10_000  # training images from which batch-norm statistics a
 class Average(nn.Module):
     """w̄ = mean of the student's weights at e = start, start + every, start + 2·every, …
 
-    Averaged batch-norm statistics would not fit the averaged weights: after each update the statistics are computed
-    anew from augmented training images. Before the first update it is a copy of the student, renewed after every pass.
+    Averaged batch-norm statistics would not fit the averaged weights: at the end of each pass, and of the run, they are
+    computed anew from augmented training images. Before the first update it is a copy of the student, renewed as often.
     """
 
     student: nn.Module
@@ -37,16 +37,16 @@ class Average(nn.Module):
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
-        if step.clock.epoch < self.start and not (step.clock.ends_pass or step.clock.ends_run):
-            return
         count = int(self.count)
         if step.clock.epoch >= self.start + count * self.every:
             for mean, weight in zip(self.net.parameters(), self.student.parameters(), strict=True):
                 mean.lerp_(weight, 1.0 / (count + 1))
             self.count += 1
-            self.compute_statistics(step)
-        elif not count and (step.clock.ends_pass or step.clock.ends_run):
-            self.net.load_state_dict(self.student.state_dict())
+        if step.clock.ends_pass or step.clock.ends_run:
+            if self.count:
+                self.compute_statistics(step)
+            else:
+                self.net.load_state_dict(self.student.state_dict())
 
     def compute_statistics(self, step: Step) -> None:
         """Plain means over batches of training images, with dropout as in training."""

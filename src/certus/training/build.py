@@ -107,6 +107,7 @@ def build_on(
         weak=views["weak"],
         smoothing=config.label_smoothing,
         labelled_view=config.labelled_view,
+        epochs=config.clock,
     )
     method = make_method(config, context)
     if method.sees == "both" and not len(parts.unlabelled):

@@ -54,7 +54,10 @@ class Run:
         return round(self.config.warm_up * self.config.steps)
 
     def clock(self, number: int) -> Clock:
-        return Clock(number, self.config.steps, self.images_per_step, self.batches.per_epoch, self.warm_steps)
+        config, batches = self.config, self.batches
+        return Clock(
+            number, config.steps, self.images_per_step, batches.per_epoch, self.warm_steps, epochs=config.clock
+        )
 
     def step(self, number: int) -> Step:
         """The number-th step, from 0: a pure function of config and number."""

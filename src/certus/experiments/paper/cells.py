@@ -29,8 +29,13 @@ def chosen(experiment: Experiment, scale: Scale, only: str = "") -> list[tuple[T
     return list({(task.name, arm.name): (task, arm) for task, arm in found}.values())
 
 
-def start_folder(out: Path, data: str, seed: int) -> Path:
-    return (out / f"{data}-rotnet" / f"rotation-seed{seed}").resolve()
+OTHERS = 1000  # seeds of the RotNet runs of a circle's other students: seed + 1000, + 2000, …
+
+
+def start_folders(out: Path, data: str, seed: int, students: int) -> dict[int, Path]:
+    """The RotNet runs that the students start from, each its own, by their seeds."""
+    seeds = [seed + OTHERS * i for i in range(students)]
+    return {s: (out / f"{data}-rotnet" / f"rotation-seed{s}").resolve() for s in seeds}
 
 
 def pretraining_cells(
@@ -38,11 +43,15 @@ def pretraining_cells(
 ) -> list[Cell]:
     """The RotNet runs that some arms start from."""
     found = []
-    for data in dict.fromkeys(task.data for task, arm in chosen if arm.rotnet):
-        for seed in range(seeds):
-            folder = start_folder(out, data, seed)
-            config = scale.rotation(data, seed, data_dir)
-            found.append(Cell(f"{data}/rotation-seed{seed}", "rotation", config, RunFolder(folder)))
+    students: dict[str, int] = {}  # by data set
+    for task, arm in chosen:
+        if arm.rotnet:
+            students[task.data] = max(arm.students, students.get(task.data, 1))
+    for data, most in students.items():
+        for first in range(seeds):
+            for seed, folder in start_folders(out, data, first, most).items():
+                config = scale.rotation(data, seed, data_dir)
+                found.append(Cell(f"{data}/rotation-seed{seed}", "rotation", config, RunFolder(folder)))
     return found
 
 
@@ -52,8 +61,8 @@ def cells(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Pat
     for seed in range(seeds):
         for task, arm in chosen:
             folder = cell_folder(out / task.name, arm.folder, seed)
-            init = start_folder(out, task.data, seed) if arm.rotnet else None
-            config = scale.config(task, arm, seed, data_dir, init)
+            starts = start_folders(out, task.data, seed, arm.students).values() if arm.rotnet else ()
+            config = scale.config(task, arm, seed, data_dir, ",".join(map(str, starts)))
             if all(config != other.config for other in found):
                 found.append(Cell(f"{task.name}/{folder.path.name}", arm.name, config, folder))
     return found

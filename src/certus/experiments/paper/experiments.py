@@ -44,6 +44,11 @@ class Arm:
         return ", ".join(filter(None, (self.method, self.variant, "from RotNet" * self.rotnet)))
 
     @property
+    def students(self) -> int:
+        """How many networks the circle has."""
+        return self.options.get("teachers", 1)
+
+    @property
     def folder(self) -> str:
         return self.name.replace(", ", "-").replace(" ", "-")
 
@@ -96,6 +101,7 @@ SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT = map(
     Arm, ("supervised", "mean-teacher", "filtering-ccl", "temperature-ccl", "ft-ccl")
 )
 SAME_MINUTES = Arm("supervised", variant="same minutes", same_minutes=True)  # more time instead of more images
+VAT = Arm("vat", {"ent": True}, "with entropy")  # the paper's VAT+Ent
 TEACHERS = {n: ccl(f"{n} teachers", teachers=n) for n in (2, 3, 4)}
 PAPER_CERTAINTY = ccl("the paper's certainty", certainty="paper")  # at each scale one of these two is plain ft-ccl
 QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
@@ -116,7 +122,7 @@ STARTS = (  # the gain by RotNet: the paper's CCL starts from it, the rivals tha
 
 # The paper's rows in its order, then ours: the controls first.
 ROWS = (
-    *(Arm(name) for name in ARMS if "," not in name),
+    *(VAT if name == VAT.name else Arm(name) for name in ARMS if "teachers" not in name),
     TEACHERS[2],
     TEACHERS[3],
     SAME_MINUTES,
