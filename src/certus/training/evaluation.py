@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -15,20 +16,25 @@ from certus.data import Part
 from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, has_dropout
+from certus.networks.pretrained import Pretrained
 from certus.randomness import seed_global
 
-BATCH = 512
+BATCH, PIXELS = 512, 2**21  # images at a time, and what they have together as the network sees them, at most
 Normalise = Callable[[Tensor], Tensor]  # images as stored -> what networks see
 
 
+def at_a_time(net: nn.Module, images: Tensor) -> int:
+    """How many images a network answers at a time, so that large ones need no more memory than small ones."""
+    enlarged = net.first.size if isinstance(net, Pretrained) else 0
+    return max(1, min(BATCH, PIXELS // max(math.prod(images.shape[2:]), enlarged**2, 1)))
+
+
 @torch.no_grad()
-def probabilities(
-    net: nn.Module, normalise: Normalise, images: Tensor, mirror: bool = False, batch: int = BATCH
-) -> Tensor:
+def probabilities(net: nn.Module, normalise: Normalise, images: Tensor, mirror: bool = False, batch: int = 0) -> Tensor:
     """The clean answers (N, C) to stored images; `mirror`: the mean over each image and its mirror image."""
     device = next(net.parameters()).device
     parts = []
-    for part in images.split(batch):
+    for part in images.split(batch or at_a_time(net, images)):
         x = normalise(part.to(device))
         stages = nn.Sequential(*quick_stages(net, x))
         with evaluating(stages):
@@ -49,7 +55,7 @@ def uncertainties(
     passes: int = 10,
     seed: int = 0,
     mirror: bool = False,
-    batch: int = BATCH,
+    batch: int = 0,
 ) -> dict[str, Tensor]:
     """Every metric (N,) of T answers of each network under dropout to the images as they are.
 
@@ -58,7 +64,7 @@ def uncertainties(
     """
     device = next(nets[0].parameters()).device
     parts: dict[str, list[Tensor]] = {name: [] for name in METRICS}
-    for i, part in enumerate(images.split(batch)):
+    for i, part in enumerate(images.split(batch or at_a_time(nets[0], images))):
         x, moments = normalise(part.to(device)), None
         for n, net in enumerate(nets):
             first, *others = quick_stages(net, x)
