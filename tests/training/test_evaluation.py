@@ -25,7 +25,7 @@ def test_vectors_have_the_whole_batch():
 
 def test_images_count_as_the_network_enlarges_them(monkeypatch):
     monkeypatch.setattr("certus.networks.pretrained.SMALLEST", 160)
-    net = network("efficientnet-lite0", (3, 32, 32), 10, width=0, dropout=0.2)
+    net = network("efficientnet-lite0", (3, 32, 32), 10, 32, 0.2)
     net.enlarge(readable(32))
     assert at_a_time(net, torch.empty(0, 3, 32, 32)) == PIXELS // 160**2 < BATCH
 
