@@ -6,7 +6,7 @@ It needs the run's folder alone, not the data that it was trained on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from certus.certainty.metrics import best, rank, unconfidence, witnessed_entropy
-from certus.core.build_context import BuildContext
 from certus.data.arrays import Pixels
-from certus.errors import CertusError, UsageError
+from certus.errors import UsageError
 from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
-from certus.training import checkpoint
-from certus.training.build import make_method, make_networks
+from certus.training.build import read_networks
 from certus.training.embedding import rooted
 from certus.training.evaluation import probabilities, uncertainties
-from certus.training.identity import check_settings
 from certus.training.run_folder import RunFolder
 
 
@@ -194,40 +191,19 @@ def load(folder: str | Path) -> Model:
     ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
     found = RunFolder(Path(folder))
-    config = found.load_config()
-    about = found.load_model()
-    state = checkpoint.read(found.checkpoints)
-    if state is None:
-        raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
-    check_settings(state[1], config, found.path)
-    shape = tuple(about["shape"])
-    config, classes = replace(config, init="", weights=""), len(about["classes"])
-    inputs, blueprint = (about["features"],) if "features" in about else shape, found.load_blueprint()
-    trunk = found.load_trunk(config, shape) if "features" in about else None
-    networks = make_networks(config, inputs, classes, blueprint=blueprint)
-    method = make_method(config, BuildContext.bare(networks, classes))
-    if not method.answers:
-        raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
-    names = {id(module): name for name, module in method.state.named_modules()}
-    try:
-        for net in (*method.answers, *method.witnesses):
-            net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
-    except RuntimeError:
-        raise CertusError(
-            f"The checkpoint in {found.path} does not fit its {found.config.name}: restore both."
-        ) from None
-    channels_first = (1, -1, *[1] * (len(inputs) - 1))
-    mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
+    saved = read_networks(found)
+    channels_first = (1, -1, *[1] * (len(saved.inputs) - 1))
+    mean, std = (torch.tensor(saved.about[name]).view(channels_first) for name in ("mean", "std"))
     result = found.load_result() if found.finished() else None
     return Model(
-        nets=method.answers,
-        classes=tuple(about["classes"]),
-        shape=shape,
+        nets=saved.method.answers,
+        classes=saved.classes,
+        shape=tuple(saved.about["shape"]),
         mean=mean,
         std=std,
         result=result,
         folder=found.path,
-        mirror=config.mirror,
-        trunk=trunk,
-        witnesses=method.witnesses,
+        mirror=saved.config.mirror,
+        trunk=saved.trunk,
+        witnesses=saved.method.witnesses,
     )

@@ -247,7 +247,7 @@ def test_any_sequence_with_kills_gives_the_state_of_a_simple_model(
         if kill in ("", "between"):  # the change was confirmed, or at least it is in the journal
             if do in ("label", "accept"):
                 by = "person" if do == "label" else "accepted"
-                history.append(history[-1] | {p: (label, by) for p in pictures})
+                history.append(history[-1] | dict.fromkeys(pictures, (label, by)))
             elif wishes:
                 history.append(dict(history[-1]))
             elif len(history) > 1:

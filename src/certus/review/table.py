@@ -35,7 +35,7 @@ class Place:
         except UnicodeEncodeError:
             kept = False
         if not kept:
-            raise UsageError(f"A table cannot hold the name {ascii(picture)}: rename this picture to label it.")
+            raise UsageError(f"A table cannot hold the name {picture!a}: rename this picture to label it.")
         return cell
 
     def folder(self, picture: str) -> str:
@@ -90,7 +90,7 @@ class Rows:
     def get(self, picture: str) -> Label | None:
         """None if the picture is not listed."""
         row = self.cells.get(picture)
-        return row and (from_spreadsheet(row[self.columns.index(LABEL)]), row[self.columns.index(BY)])
+        return (from_spreadsheet(row[self.columns.index(LABEL)]), row[self.columns.index(BY)]) if row else None
 
     def put(self, picture: str, label: Label | None) -> None:
         """None: take it out of the table."""
