@@ -45,7 +45,11 @@ def look(
     run: str | Path, n: int = 200, strategy: str = "certus", draws: int = 10, listen: Listen = lambda *_: None
 ) -> Look:
     """All three queues of a trained run; `n` is the length of the first. `listen` gets (pictures done, all)."""
-    found = review(run, draws, listen)
+    return queues_of(review(run, draws, listen), n, strategy)
+
+
+def queues_of(found: Reviewed, n: int = 200, strategy: str = "certus") -> Look:
+    """All three queues of a run that was opened."""
     return Look(
         classes=found.classes,
         pictures=found.pictures,
