@@ -13,6 +13,7 @@ from certus.cli.progress import counting
 from certus.data.listing import shortened
 from certus.errors import UsageError
 from certus.review.choosing import STRATEGIES
+from certus.review.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -40,20 +41,25 @@ def run(options: Options) -> int:
     from certus.review.session import open_session
 
     at = listen(options.port)
-    with counting("asking the model") as told:
-        desk = Desk(open_session(options.run, options.strategy, told))
-    if options.merge is not None:
-        taken, kept = desk.session.labels.merge(options.merge, set(desk.session.look.pictures))
-        print(f"{taken:,} labels taken from {options.merge}.")
-        if kept:
-            print(f"A person has labelled these otherwise, and they stay so: {shortened(kept)}.")
-    print(f"Review {options.run} at {at.address} (Ctrl-C ends it)", flush=True)
-    if options.browser:
-        webbrowser.open(at.address)
-    with suppress(KeyboardInterrupt):
-        serve(desk, at)
+    with at.socket:
+        with counting("asking the model") as told:
+            desk = Desk(open_session(options.run, options.strategy, told))
+        if options.merge is not None:
+            merge(desk.session.labels, options.merge, set(desk.session.look.pictures))
+        print(f"Review {options.run} at {at.address} (Ctrl-C ends it)", flush=True)
+        if options.browser:
+            webbrowser.open(at.address)
+        with suppress(KeyboardInterrupt):
+            serve(desk, at)
     if (unfinished := desk.retraining.stop()) is not None:
         print(f"The run being trained is saved: {shlex.join(['certus', 'train', '--resume', str(unfinished)])}")
     labels = f"{desk.given:,} label{'s' * (desk.given != 1)} given"
     print(f"{labels}, saved in {desk.session.labels.place.table}. Train again: {command_of(desk.session)}")
     return 0
+
+
+def merge(labels: Labels, path: Path, known: set[str]) -> None:
+    taken, kept = labels.merge(path, known)
+    print(f"{taken:,} label{'s' * (taken != 1)} taken from {path}.")
+    if kept:
+        print(f"A person has labelled these otherwise, and they stay so: {shortened(kept)}.")

@@ -262,6 +262,7 @@ def listen(port: int = 0) -> Listening:
     try:
         made.bind((HOST, port))
     except OSError as e:
+        made.close()
         raise CertusError(f"Port {port} cannot be used ({e.strerror}): give another `port`, or none.") from None
     return Listening(made, secrets.token_urlsafe(18))
 

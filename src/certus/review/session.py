@@ -183,8 +183,9 @@ class Session:
             raise UsageError(f"Between 1 and {MOST} pictures can be labelled at once.")
         known = set(self.classes)
         for mark in marks:
-            if mark.get("label") is not None and mark["label"] not in known:
-                raise unknown("class", str(mark["label"]), known)
+            label = mark.get("label")
+            if label is not None and (not isinstance(label, str) or label not in known):
+                raise unknown("class", str(label), known)
         wishes = [Wish(*self.asked(mark)[:1], mark.get("label"), by, "", self.asked(mark)[1]) for mark in marks]
         wishes += [Wish(*self.asked(mark)[:1], None, by, REFUSED, self.asked(mark)[1]) for mark in refused]
         return self.changed(self.labels.mark(wishes))

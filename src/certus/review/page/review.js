@@ -406,7 +406,8 @@ const NOTHING = {
 function paint() {
   if (!state) return;
   $("run").textContent = `${state.run} on ${state.data}`;
-  $("saved").textContent = pending && !broken ? "Saving …" : `${many(state.given, "label")} given, saved in ${state.table}`;
+  $("saved").textContent = pending && !broken ? "Saving …" : `${many(state.given, "label")} given`;
+  $("where").textContent = pending ? "" : `, saved in ${state.table}`;
   for (const button of document.querySelectorAll("nav [data-view]")) {
     const name = button.dataset.view, count = state.counts[name];
     if (name === view.name) button.setAttribute("aria-current", "page"); else button.removeAttribute("aria-current");
