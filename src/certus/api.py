@@ -20,6 +20,7 @@ from certus.model import Model, load
 from certus.report.statistics import Comparison
 from certus.training.build import build
 from certus.training.calibrating import validation_part, write_calibration
+from certus.training.continuing import inherited
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
 from certus.training.planning import check_length, complete
@@ -72,6 +73,7 @@ def train(
         Called with a `Tick` after every step: step, steps, epoch, losses, validation_error, …
     **settings
         Any other setting of `certus train --help`: width=32, dropout=0.3, learning_rate=0.05, …
+        `from_` is a finished run to go on from, with its weights, its settings and labels that came since.
 
     Returns
     -------
@@ -105,6 +107,13 @@ def train(
             return load(folder.path)
     check_length(steps, epochs, minutes)
     chosen["options"] = dict(options or {})
+    if chosen.get("from_"):
+        base = inherited(chosen)
+        if epochs or minutes:
+            base.pop("steps")
+        if chosen.get("method", base["method"]) == base["method"]:
+            chosen["options"] = {**base["options"], **chosen["options"]}
+        chosen = {**base, **chosen}
     config = resolve(chosen)
     if wanted(chosen):
         found = race(chosen, load_data(config.data, config.data_dir, config.size, config.fit), minutes)

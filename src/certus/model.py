@@ -17,20 +17,16 @@ from torch import Tensor, nn
 
 from certus.certainty.calibration import Calibration, tempered
 from certus.certainty.metrics import best, rank, unconfidence, witnessed_entropy
-from certus.config import Config
-from certus.core.build_context import BuildContext
-from certus.core.method import Method
 from certus.data.arrays import Pixels
 from certus.errors import CertusError, UsageError
 from certus.networks.foreign import Blueprint
 from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
-from certus.training.build import make_method, make_networks
+from certus.training.build import SavedNetworks, read_networks, untrained
 from certus.training.calibrating import read_calibration, weights_digest
 from certus.training.embedding import Trunk, rooted
 from certus.training.evaluation import probabilities, uncertainties
-from certus.training.identity import check_settings
 from certus.training.portable import is_portable, read_portable
 from certus.training.run_folder import RunFolder
 
@@ -230,48 +226,25 @@ def load(folder: str | Path) -> Model:
     found = RunFolder(Path(folder))
     if is_portable(found.path):
         return from_portable(found.path)
-    config = found.load_config()
-    about = found.load_model()
-    state = checkpoint.read(found.checkpoints)
-    if state is None:
-        raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
-    check_settings(state[1], config, found.path)
-    trunk = found.load_trunk(config, tuple(about["shape"])) if "features" in about else None
-    method, model = untrained(config, about, trunk, found.load_blueprint())
-    if not method.answers:
-        raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
-    names = {id(module): name for name, module in method.state.named_modules()}
-    try:
-        for net in (*method.answers, *method.witnesses):
-            net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
-    except RuntimeError:
-        raise CertusError(
-            f"The checkpoint in {found.path} does not fit its {found.config.name}: restore both."
-        ) from None
+    model = model_of(read_networks(found))
     calibration = read_calibration(found, model.digest) if found.calibration.exists() else None
     result = found.load_result() if found.finished() else None
     return replace(model, result=result, folder=found.path, calibration=calibration)
 
 
-def untrained(
-    config: Config, about: Mapping[str, Any], trunk: Trunk | None, blueprint: Blueprint | None
-) -> tuple[Method, Model]:
-    """The networks of a run before their weights are put into them, and the model that they make up."""
-    shape, classes = tuple(about["shape"]), len(about["classes"])
-    config, inputs = replace(config, init="", weights=""), (about["features"],) if "features" in about else shape
-    networks = make_networks(config, inputs, classes, blueprint=blueprint)
-    method = make_method(config, BuildContext.bare(networks, classes))
-    channels_first = (1, -1, *[1] * (len(inputs) - 1))
-    mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
-    return method, Model(
-        nets=method.answers,
-        classes=tuple(about["classes"]),
-        shape=shape,
+def model_of(saved: SavedNetworks) -> Model:
+    """What answers with these networks."""
+    channels_first = (1, -1, *[1] * (len(saved.inputs) - 1))
+    mean, std = (torch.tensor(saved.about[name]).view(channels_first) for name in ("mean", "std"))
+    return Model(
+        nets=saved.method.answers,
+        classes=saved.classes,
+        shape=tuple(saved.about["shape"]),
         mean=mean,
         std=std,
-        mirror=config.mirror,
-        trunk=trunk,
-        witnesses=method.witnesses,
+        mirror=saved.config.mirror,
+        trunk=saved.trunk,
+        witnesses=saved.method.witnesses,
     )
 
 
@@ -280,7 +253,7 @@ def from_portable(path: Path) -> Model:
     config, about, tensors, calibration = read_portable(path)
     blueprint = Blueprint.of(about["network"]) if "network" in about else None
     trunk = Trunk(config.network, tuple(about["shape"]), 1.0, blueprint=blueprint) if "features" in about else None
-    _, model = untrained(config, about, trunk, blueprint)
+    model = model_of(untrained(config, about, trunk, blueprint))
     try:
         for name, net in model.modules.items():
             net.load_state_dict(checkpoint.part(tensors, f"{name}."))

@@ -65,8 +65,9 @@ ELSEWHERE = {
     "size",
     "fit",
     "init",
+    "from_",
     "mirror",
-}  # test_race, test_embedding, test_guessing, test_contract, own_pictures (two), pretraining, mirror
+}  # test_race, test_embedding, test_guessing, test_contract, own_pictures (two), pretraining, continuing, mirror
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

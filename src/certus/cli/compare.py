@@ -43,7 +43,7 @@ class Options:
     workers: int | None = flag("runs trained at the same time", None, "one per core", COMPARISON)
     out: Path | None = flag("the folder of the runs", None, "runs/compare-…", COMPARISON)
     json: bool = flag("print the results as JSON", False, group=COMPARISON)
-    settings: Mapping[str, Any] = many(config_flags("method", "seed", "threads", "steps"))
+    settings: Mapping[str, Any] = many(config_flags("method", "seed", "threads", "steps", "from_"))
     method_options: Mapping[str, Any] = many(option_flags())
 
 

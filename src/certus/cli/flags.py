@@ -44,7 +44,7 @@ class Flag:
 
 def spelled(name: str) -> str:
     """The flag of a name in Python."""
-    return "--" + name.replace("_", "-")
+    return "--" + name.rstrip("_").replace("_", "-")  # `from` is a word of Python, so its setting is `from_`
 
 
 def flag(help: str, default: Any = None, shown: str = "", group: str = "options") -> Any:
@@ -91,7 +91,8 @@ def parser_type(options: type) -> type:
     found: dict[str, Any] = {}
     for f in flags_of(options):
         kind = f.kind | None
-        found.setdefault(f.name, Annotated[kind, Positional] if f.metavar else kind)
+        typed = Annotated[kind, tyro.conf.arg(name=spelled(f.name)[2:])] if f.name.endswith("_") else kind
+        found.setdefault(f.name, Annotated[kind, Positional] if f.metavar else typed)
     return make_dataclass("Flags", [(name, kind, field(default=None)) for name, kind in found.items()])
 
 

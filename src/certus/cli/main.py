@@ -25,6 +25,7 @@ COMMANDS = {  # each is a module of this package, imported when it is needed
     "export": "Write a run as one file that answers without certus.",
     "calibrate": "Find when a run may answer, for a wanted share of wrong answers.",
     "predict": "Label pictures with a trained run and say how certain each answer is.",
+    "review": "Label pictures in the browser: what is unsure, suspect or certain; then train again.",
     "methods": "List the methods, or explain one.",
     "data": "List the data sets, or download one.",
 }

@@ -12,7 +12,7 @@ from certus.cli.train import NewRun, new_config, train_in
 from certus.training.run_folder import RunFolder
 
 FIXED = {"method": "rotation", "validation": 0}
-UNUSED = ("labels", "balanced", "label_noise", "init", "labelled_batch")
+UNUSED = ("labels", "balanced", "label_noise", "init", "from_", "labelled_batch")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from certus.methods import PRETRAINING
 from certus.methods.options import at_least
 from certus.networks import architecture
 from certus.training.build import build
+from certus.training.continuing import inherited
 from certus.training.loop import train
 from certus.training.planning import check_length, complete
 from certus.training.race import race, wanted
@@ -71,6 +72,10 @@ def run(options: Options) -> int:
     if options.resume is not None:
         return resume(options.resume, options)
     base = Config.read(options.config) if options.config is not None else {}
+    if "from_" in options.settings:
+        if options.config is not None:
+            raise UsageError("--from takes the settings of a run, and so does --config: give only one of them.")
+        base = inherited(options.settings)
     config = new_config(options, base, options.method_options)
     with RunFolder.new(options.out, config) as folder:
         return train_in(folder, config, options)

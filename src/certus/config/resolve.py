@@ -21,9 +21,10 @@ from certus.config.presets import DATA, FOLDER, recommended
 from certus.config.settings import Config, checked_types, undecided
 from certus.data import Dataset, is_folder
 from certus.data.batches import steps_per_pass
+from certus.data.continued import continued
 from certus.data.folds import FEW, estimate
 from certus.data.mirroring import Verdict, judge
-from certus.data.split import Split, corrupt, split
+from certus.data.split import Split, corrupt, some_of, split
 from certus.errors import UsageError
 from certus.methods import PRETRAINING, recipe
 from certus.networks import architecture, has_weights, suitable, suitable_width
@@ -139,7 +140,8 @@ def decide_balance(config: Config, data: Dataset) -> Config:
     """With `balance` decided: by how uneven the labels are that the run will see."""
     if config.balance != "auto":
         return config
-    counts = data.train.labels[split_of(config, data).labelled].bincount(minlength=len(data.classes))
+    parts = split_of(config, data)
+    counts = parts.visible(data.train.labels)[parts.labelled].bincount(minlength=len(data.classes))
     return replace(config, balance=UNEVEN if counts.max() > UNEVEN_RATIO * counts.min() else "none")
 
 
@@ -178,6 +180,7 @@ def decide(config: Config, data: Dataset) -> Config:
         data=str(Path(config.data).resolve()) if is_folder(config.data) else config.data,
         data_dir=str(Path(config.data_dir).resolve()) if config.data_dir else "",
         init=",".join(str(Path(start).resolve()) for start in config.init.split(",") if start),
+        from_=str(Path(config.from_).resolve()) if config.from_ else "",
         size=data.shape[1] if is_folder(config.data) else 0,
         network=absolute(name),
         width=config.width or suitable_width(name, device == "cuda"),
@@ -201,6 +204,8 @@ def decide_guess(config: Config, data: Dataset) -> bool:
 
 def split_of(config: Config, data: Dataset) -> Split:
     """Which images are labelled, unlabelled and for validation."""
+    if config.from_ and (parts := continued(Path(config.from_), data, not is_folder(config.data))):
+        return replace(parts, unlabelled=some_of(parts.unlabelled, config.unlabelled, config.seed, data.name))
     return split(data, config.labels, config.seed, config.validation, config.balanced, config.unlabelled)
 
 

@@ -88,6 +88,12 @@ class Config:
         auto=True,
     )
     init: str = setting(NETWORK, "", "start from this run of `certus pretrain`; several with commas, one per student")
+    from_: str = setting(
+        NETWORK,
+        "",
+        "go on from this finished run, with its weights, its settings and its validation images, and the labels that "
+        "were given since",
+    )
 
     translate: int = setting(VIEWS, 2, "shift by up to this many pixels", at_least(0))
     flip: bool = setting(VIEWS, False, "mirror left to right at random; auto: if the labels allow it", auto=True)

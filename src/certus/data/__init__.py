@@ -70,6 +70,12 @@ def load(name: str, root: str = "", size: int = 0, fit: str = "crop") -> Dataset
     return DATASETS[name].load(data_folder(Path(root) if root else None))
 
 
+def forget() -> None:
+    """Read folders of pictures and their labels anew when they are asked for again; pixels stay in the cache."""
+    _opened.clear()
+    load.cache_clear()
+
+
 __all__ = [
     "DATASETS",
     "OFFICIAL",
@@ -78,6 +84,7 @@ __all__ = [
     "Pictures",
     "data_folder",
     "fetch",
+    "forget",
     "is_folder",
     "load",
     "pictures",

@@ -5,6 +5,8 @@ photos/labels.csv (file,label)  photos/*.jpg                    a table; a pictu
 photos/train/…  photos/val/…  photos/test/…                     parts, each in one of these two layouts
 
 val/ and test/ may also stand beside the class folders or the table. Folders inside a class folder belong to the class.
+A table that also has a column `folder`, as `certus review` writes it beside class folders, corrects them: a picture
+that it does not list has the label of its folder, and where both give one, the table wins.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from certus.text import from_spreadsheet
 UNLABELLED = ("unlabeled", "unlabelled")
 ROLES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 TABLE = "labels.csv"
+FILE, LABEL, BESIDE = "file", "label", "folder"  # columns; with the last, class folders count too
 
 Entry = tuple[Path, str | None]  # a picture, relative to the root, and its label
 
@@ -40,6 +43,19 @@ class Listing:
     test: tuple[Entry, ...] | None
     others: Mapping[str, int]  # number of files that are not pictures, by suffix
     notes: tuple[str, ...]  # decisions that the user should know
+
+
+@dataclass(frozen=True)
+class Table:
+    """The labels in a table: picture, relative to the root -> label; empty for one that is listed without a label."""
+
+    labels: Mapping[str, str]
+    beside: bool  # class folders give labels too
+
+    def label(self, picture: str, base: str) -> str | None:
+        if self.beside and picture not in self.labels:
+            return folder_of(picture, base)
+        return self.labels.get(picture) or None
 
 
 def scan(root: Path) -> Listing:
@@ -61,20 +77,21 @@ def scan(root: Path) -> Listing:
     for picture in pictures:
         base = base_of(picture, bases)
         role = bases.get(base, "train")
-        label = tables[role].get(picture) if role in tables else folder_of(picture, base)
+        label = tables[role].label(picture, base) if role in tables else folder_of(picture, base)
         parts[role].append((Path(picture), label))
     classes = tuple(sorted({label for _, label in parts["train"] if label is not None}))
     check_classes(root, classes, pictures)
     for base in (base for base, role in bases.items() if role != "train"):
         check_held_out(root / base, parts[bases[base]], classes, notes)
-    note_unlabelled([p.as_posix() for p, label in parts["train"] if label is None], bases, "train" in tables, notes)
+    alone = "train" in tables and not tables["train"].beside  # no class folder counts
+    note_unlabelled([p.as_posix() for p, label in parts["train"] if label is None], bases, alone, notes)
     deepest = {Path(folder) for folder in {picture.rpartition("/")[0] for picture in pictures}}
     filled = {f"{folder.as_posix()}/" for deep in deepest for folder in (deep, *deep.parents)}
     if empty := [file for file in files if file.endswith("/") and file not in filled]:
         notes.append(f"Folders without pictures: {shortened(empty)}")
     return Listing(
         root=root,
-        layout="parts" if "train" in bases.values() else "table" if "train" in tables else "folders",
+        layout="parts" if "train" in bases.values() else "table" if alone else "folders",
         classes=classes,
         train=tuple(parts["train"]),
         validation=tuple(parts["validation"]) or None,
@@ -128,7 +145,7 @@ def part_folders(root: Path, files: Sequence[str], pictures: Sequence[str], note
             raise UsageError(f"{root} has two folders for {role}, {' and '.join(same)}: keep only one.")
     train = next((base for base, role in bases.items() if role == "train"), None)
     classes = sorted(top for top in tops - bases.keys() if top[:-1].casefold() not in UNLABELLED)
-    if train is None or not classes or TABLE in files:
+    if train is None or not classes or (TABLE in files and BESIDE not in rows_of(root / TABLE)[0]):
         return bases
     if len(bases) > 1 or train + TABLE in files or any(p.startswith(train) and p.count("/") > 1 for p in pictures):
         raise UsageError(
@@ -139,8 +156,8 @@ def part_folders(root: Path, files: Sequence[str], pictures: Sequence[str], note
     return {}
 
 
-def read_tables(root: Path, bases: Mapping[str, str], files: Sequence[str]) -> dict[str, dict[str, str]]:
-    """For each part with a table: picture -> label. A table in the top folder may label pictures of every part."""
+def read_tables(root: Path, bases: Mapping[str, str], files: Sequence[str]) -> dict[str, Table]:
+    """For each part that has a table, this table. One in the top folder may label pictures of every part."""
     existing = set(files)
     own = {role: read_table(root, base, existing) for base, role in bases.items() if base + TABLE in existing}
     if TABLE not in existing:
@@ -150,13 +167,12 @@ def read_tables(root: Path, bases: Mapping[str, str], files: Sequence[str]) -> d
             f"There is a {TABLE} both in {root} and in its folder for {next(iter(own))}: keep only one of them."
         )
     table = read_table(root, "", existing)
-    labelled = {base_of(picture, bases) for picture in table}
+    labelled = {base_of(picture, bases) for picture, label in table.labels.items() if label}
     return {role: table for base, role in bases.items() if base in labelled} | {"train": table}
 
 
-def read_table(root: Path, base: str, existing: set[str]) -> dict[str, str]:
-    """The table in this folder: picture, relative to the root -> label. An empty label means unlabelled."""
-    path = root / base / TABLE
+def rows_of(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The columns of a table, and its rows with their line numbers."""
     try:
         check_file(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -167,32 +183,47 @@ def read_table(root: Path, base: str, existing: set[str]) -> dict[str, str]:
     except (csv.Error, OSError, Unreadable) as error:
         raise UsageError(f"{path} cannot be read as a table: {error}.") from None
     columns = header[1]
-    if columns.count("file") != 1 or columns.count("label") != 1:
+    if columns.count(FILE) != 1 or columns.count(LABEL) != 1:
         raise UsageError(
             f"{path} begins with {','.join(columns)!r}, but its first line must be file,label (with a comma)."
         )
-    labels: dict[str, str] = {}
-    missing = []
     for line, row in rows:
         if len(row) != len(columns):
             raise UsageError(f"{path} has {len(row)} columns in line {line}, but {len(columns)} in the first.")
-        name, label = row[columns.index("file")], from_spreadsheet(row[columns.index("label")])
-        picture = base + str(PurePosixPath(name.replace("\\", "/")))
+    return columns, rows
+
+
+def named_in(cell: str) -> str:
+    """The picture that a cell of a table names."""
+    return str(PurePosixPath(cell.replace("\\", "/")))
+
+
+def read_table(root: Path, base: str, existing: set[str]) -> Table:
+    """The table in this folder. An empty label means unlabelled."""
+    path = root / base / TABLE
+    columns, rows = rows_of(path)
+    labels: dict[str, str] = {}
+    missing = []
+    for line, row in rows:
+        name, label = row[columns.index(FILE)], from_spreadsheet(row[columns.index(LABEL)])
+        picture = base + named_in(name)
         if picture not in existing:
             missing.append(name)
         elif suffix(picture) not in SUFFIXES:
             raise UsageError(
                 f"{path} lists {name} in line {line}, but by its suffix it is not a {FORMAT_NAMES} picture."
             )
-        elif label and labels.setdefault(picture, label) != label:
+        elif label and labels.get(picture, label) not in ("", label):
             raise UsageError(
                 f"{path} gives {name} two labels, {labels[picture]!r} and {label!r} (line {line}): keep one."
             )
+        else:
+            labels[picture] = label or labels.get(picture, "")
     if missing:
         raise UsageError(
             f"{path} lists files that do not exist (paths are relative to its folder): {shortened(missing)}."
         )
-    return labels
+    return Table(labels, BESIDE in columns)
 
 
 def check_classes(root: Path, classes: Sequence[str], pictures: Sequence[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,11 +20,14 @@ class Split:
     labelled: Tensor
     unlabelled: Tensor
     validation: Tensor
+    relabelled: Mapping[int, int] = field(default_factory=dict)  # labels that a person gave, in place of the data's
 
     def visible(self, labels: Tensor) -> Tensor:
         """The labels that a run may see: −1 for every image that is not in `labelled`."""
         visible = torch.full_like(labels, -1)
         visible[self.labelled] = labels[self.labelled]
+        for image, label in self.relabelled.items():
+            visible[image] = label
         return visible
 
 
@@ -71,14 +75,20 @@ def split(
             "ask for more `labels`, use another `seed`, or turn `balanced` on."
         )
     rest = order[~torch.isin(order, torch.cat([chosen, held_out]))]
-    if unlabelled > len(rest):
+    rest = some_of(rest, unlabelled, seed, data.name)
+    return Split(chosen.sort().values, rest, held_out.sort().values)
+
+
+def some_of(rest: Tensor, count: int, seed: int, name: str) -> Tensor:
+    """`count` of these images, drawn at random; 0: all. They are in the order of the data set."""
+    if count > len(rest):
         raise UsageError(
-            f"{data.name} has only {len(rest)} unlabelled images, but `unlabelled` is {unlabelled}: use a smaller "
-            "number, or 0 for all."
+            f"{name} has only {len(rest)} unlabelled images, but `unlabelled` is {count}: use a smaller number, or 0 "
+            "for all."
         )
-    if unlabelled:
-        rest = rest[torch.randperm(len(rest), generator=generator(seed, "unlabelled"))[:unlabelled]]
-    return Split(chosen.sort().values, rest.sort().values, held_out.sort().values)
+    if count:
+        rest = rest[torch.randperm(len(rest), generator=generator(seed, "unlabelled"))[:count]]
+    return rest.sort().values
 
 
 def draw_balanced(data: Dataset, order: Tensor, count: int, random: torch.Generator) -> Tensor:

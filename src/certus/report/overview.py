@@ -14,10 +14,11 @@ from certus.data import Dataset
 from certus.report.answers import draw_coverage
 from certus.report.curves import draw_learning
 from certus.report.figure import GRID, INK, MUTED, SERIES, STYLE, look, put_picture
+from certus.report.pixels import as_rgb
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
 from certus.report.text_table import spread_text
-from certus.report.thumbnails import as_rgb, test_images
+from certus.report.thumbnails import test_images
 from certus.text import printable
 
 RIGHT, WRONG = SERIES[2], SERIES[1]

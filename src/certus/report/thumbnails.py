@@ -6,7 +6,6 @@ import base64
 import io
 from html import escape
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
@@ -14,6 +13,7 @@ from certus.data import Dataset, load
 from certus.errors import CertusError
 from certus.report.figure import WIDTH, ReportFigure, slug
 from certus.report.measures import certain_mistakes, least_certain
+from certus.report.pixels import as_rgb
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Array
 from certus.text import printable
@@ -85,15 +85,6 @@ def sheet(arm: Arm, run: RunRecord, data: Dataset, indices: list[int], title: st
         figure,
         f'<ul class="images">{"".join(cells)}</ul>',
     )
-
-
-def as_rgb(image: Array) -> Array:
-    """(H, W, 3) uint8; one channel becomes dark on white, whatever its range."""
-    x = image.astype(np.float64)
-    top = 255.0 if image.dtype == np.uint8 and x.max() > 16 else max(1e-9, x.max())
-    x = (x / top).clip(0, 1)
-    rgb = 1 - np.repeat(x, 3, axis=2) if x.shape[2] == 1 else x
-    return (255 * rgb).astype(np.uint8)
 
 
 def uri(image: Array) -> str:

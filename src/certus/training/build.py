@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from certus.data import Dataset, Part, load
 from certus.data.batches import Batches
 from certus.data.dataset import brightest
 from certus.data.split import corrupt
-from certus.errors import UsageError
+from certus.errors import CertusError, UsageError
 from certus.methods import recipe
 from certus.networks import network
 from certus.networks.foreign import Blueprint
@@ -27,9 +28,11 @@ from certus.networks.weights import pretrained
 from certus.optimisers import adam, muon, sgd
 from certus.randomness import generator, seed_global, seed_of, untouched_generator
 from certus.teachers.witness import witnessed
-from certus.training.embedding import embedded
+from certus.training import checkpoint
+from certus.training.embedding import Trunk, embedded
 from certus.training.guessing import guessed_labels
-from certus.training.pretraining import load_trunk, set_trunk
+from certus.training.identity import check_settings
+from certus.training.pretraining import go_on, load_trunk, set_trunk
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder
 from certus.views import Augmentation, Chain, Noise, weak
@@ -96,9 +99,9 @@ def build_on(
             net.adapt(*data.scale, brightest(data.train.images))
 
     guesses = guessed_labels(data, config, parts, labels.cpu()).to(config.device) if config.guess else None
-    start = replace(config, weights="") if trained else config
+    start = replace(config, weights="", from_="") if trained else config
     context = BuildContext(
-        network=make_networks(start, inputs.shape, len(data.classes), make, prepare, blueprint),
+        network=make_networks(start, inputs.shape, data.classes, make, prepare, blueprint),
         classes=len(data.classes),
         images=images,
         labels=labels,
@@ -164,24 +167,25 @@ def make_views(config: Config, data: Dataset) -> dict[str, Augmentation]:
 def make_networks(
     config: Config,
     shape: tuple[int, ...],
-    classes: int,
+    classes: Sequence[str],
     make: MakeNetwork | None = None,
     prepare: Callable[[nn.Module], None] = lambda _: None,
     blueprint: Blueprint | None = None,
 ) -> Networks:
-    """The run's networks, each with its own initialisation, from weights learnt elsewhere, or from a pretraining run.
+    """The run's networks: each with its own initialisation, from weights learnt elsewhere, or from another run.
 
     `prepare` shows a network the images that the run trains on.
     """
     known = recipe(config.method)
     starts = [load_trunk(Path(start)) for start in config.init.split(",") if start]
+    answering = read_networks(RunFolder(Path(config.from_))) if config.from_ else None
 
     def student(i: int, scale: float = 1.0) -> nn.Module:
         if make and scale != 1:
             raise UsageError("Your own network cannot be made wider or narrower: use students of one size.")
         seed_global(config.seed, "initialisation", i)
         width = max(1, round(scale * config.width))
-        name, outputs = "linear" if config.depth == "head" else config.network, known.classes or classes
+        name, outputs = "linear" if config.depth == "head" else config.network, known.classes or len(classes)
         net = make() if make else network(name, shape, outputs, width, config.dropout, blueprint)
         prepare(net)
         if isinstance(net, Pretrained):
@@ -190,9 +194,68 @@ def make_networks(
             net.freeze(config.depth)
         if starts:
             set_trunk(net, starts[i % len(starts)], config.init)
+        if answering:
+            go_on(net, answering.weights(i), answering.classes, classes, config.from_)
         return net.to(config.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     return student
+
+
+@dataclass(frozen=True, eq=False)
+class SavedNetworks:
+    """What a run has learnt: its method with the weights of the newest checkpoint in the networks that answer."""
+
+    config: Config
+    about: Mapping[str, Any]  # what model.json has
+    method: Method
+    trunk: Trunk | None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.about["classes"])
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The shape of what the networks see."""
+        return (self.about["features"],) if "features" in self.about else tuple(self.about["shape"])
+
+    def weights(self, i: int) -> dict[str, Tensor]:
+        """Of the i-th answering network, which several students may share."""
+        return self.method.answers[i % len(self.method.answers)].state_dict()
+
+
+def untrained(
+    config: Config, about: Mapping[str, Any], trunk: Trunk | None, blueprint: Blueprint | None
+) -> SavedNetworks:
+    """The networks of a run before their weights are put into them."""
+    config, classes = replace(config, init="", weights="", from_=""), about["classes"]
+    inputs = (about["features"],) if trunk else tuple(about["shape"])
+    networks = make_networks(config, inputs, classes, blueprint=blueprint)
+    method = make_method(config, BuildContext.bare(networks, len(classes)))
+    return SavedNetworks(config, about, method, trunk)
+
+
+def read_networks(found: RunFolder) -> SavedNetworks:
+    """The networks of a run, from its folder alone."""
+    config, about = found.load_config(), found.load_model()
+    state = checkpoint.read(found.checkpoints)
+    if state is None:
+        raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
+    check_settings(state[1], config, found.path)
+    trunk = found.load_trunk(config, tuple(about["shape"])) if "features" in about else None
+    saved = untrained(config, about, trunk, found.load_blueprint())
+    method = saved.method
+    if not method.answers:
+        raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
+    names = {id(module): name for name, module in method.state.named_modules()}
+    try:
+        for net in (*method.answers, *method.witnesses):
+            net.load_state_dict(checkpoint.part(state[0], f"method.{names[id(net)]}."))
+    except RuntimeError:
+        raise CertusError(
+            f"The checkpoint in {found.path} does not fit its {found.config.name}: restore both."
+        ) from None
+    return saved
 
 
 def make_optimiser(config: Config, method: Method) -> torch.optim.Optimizer:

@@ -160,6 +160,7 @@ class RunFolder:
                 {
                     "data": config.data,
                     "fingerprint": data.fingerprint,
+                    "pixels": data.pixels,
                     "seed": config.seed,
                     "balanced": config.balanced,
                     "labelled": split.labelled.tolist(),

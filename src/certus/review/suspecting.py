@@ -1,0 +1,147 @@
+"""Suspect labels: those that a model contradicts which has not seen them (confident learning).
+
+t_c = mean of p_ic over the pictures with label c. Class c is confident for picture i if p_ic ≥ t_c. A label is suspect
+if it is not the confident class (with several: the most likely class), nor the most likely one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import LogisticRegression
+
+from certus.errors import UsageError
+from certus.randomness import seed_of
+
+NEAR = 1e-6  # probabilities that differ by less are equal
+FOLDS, PENALTY = 5, 1.0
+Array = NDArray[np.float64]
+
+
+def find_suspects(probabilities: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
+    """The pictures whose label is probably wrong, most suspect first: by p of the label − p of the most likely class.
+
+    Parameters
+    ----------
+    probabilities : array of shape (N, C)
+        Of a model that has not seen the label of the picture in question, as `certus.held_out_probabilities` gives.
+    labels : array of shape (N,)
+        0 … C − 1, or −1 for a picture without a label.
+
+    Returns
+    -------
+    array
+        Their positions.
+
+    Examples
+    --------
+    >>> import certus
+    >>> certus.find_suspects([[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8]], [0, 0, 1, 1]).tolist()
+    [2]
+    """
+    p, y = checked(probabilities, labels)
+    rows = np.flatnonzero(y >= 0)
+    suspect = rows[contradicted(p[rows], y[rows])]
+    margin = p[suspect, y[suspect]] - p[suspect].max(1)
+    return suspect[np.argsort(margin, kind="stable")]
+
+
+def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+    p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
+    if p.ndim != 2 or y.shape != p.shape[:1]:
+        raise UsageError(f"`probabilities` (N, C) and `labels` (N,) do not fit: their shapes are {p.shape}, {y.shape}.")
+    if not ((p >= 0) & (p <= 1)).all():
+        raise UsageError("`probabilities` must be numbers from 0 to 1.")
+    if len(y) and not -1 <= y.min() <= y.max() < p.shape[1]:
+        raise UsageError(f"`labels` must be −1 … {p.shape[1] - 1}, but one is {y.max() if y.max() > 0 else y.min()}.")
+    return p, y
+
+
+def contradicted(p: Array, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(N,) whether the rule above finds the label suspect."""
+    confident = p >= thresholds(p, y) - NEAR
+    count = confident.sum(1)
+    guess = np.where(count > 1, p.argmax(1), confident.argmax(1))
+    given = p[np.arange(len(y)), y]
+    raised = p.copy()
+    raised[np.arange(len(y)), y] = given + NEAR
+    return (count > 0) & (guess != y) & (raised.argmax(1) != y)
+
+
+def thresholds(p: Array, y: NDArray[np.int64]) -> Array:
+    """(C,) the mean probability of each class among the pictures with that label; infinite for a class without any."""
+    means = [p[y == c, c].mean() if (y == c).any() else np.inf for c in range(p.shape[1])]
+    return np.maximum(np.array(means), 2 * NEAR)
+
+
+def held_out_probabilities(
+    features: ArrayLike, labels: ArrayLike, classes: int | None = None, folds: int = FOLDS, seed: int = 0
+) -> Array:
+    """The answers of logistic regression to labelled pictures that it was not fitted on, fold by fold.
+
+    Parameters
+    ----------
+    features : array of shape (N, D)
+        They must not come from a network that has learnt these labels: it knows the wrong ones by heart.
+    labels : array of shape (N,)
+        0 … C − 1, or −1 for a picture without a label, which only gets answers.
+    classes : int
+        C; without it, one more than the largest label.
+    folds : int
+        Parts of the labelled pictures. Each is answered by a model that has seen the others.
+    seed : int
+        Of the folds.
+
+    Returns
+    -------
+    array of shape (N, C)
+        A picture that is alone in its class cannot be checked. Its label has probability 1. A picture without a label
+        has the mean of all models.
+
+    Examples
+    --------
+    >>> import certus
+    >>> p = certus.held_out_probabilities([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]], [0, 0, 0, 1, 1, 1], folds=3)
+    >>> p.argmax(1).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    x, y = np.asarray(features, dtype=np.float32), np.asarray(labels, dtype=np.int64)
+    if x.ndim != 2 or y.shape != x.shape[:1]:
+        raise UsageError(f"`features` (N, D) and `labels` (N,) do not fit: their shapes are {x.shape} and {y.shape}.")
+    if folds < 2:
+        raise UsageError(f"`folds` must be at least 2, but is {folds}.")
+    known = y >= 0
+    if len(np.unique(y[known])) < 2:
+        raise UsageError("Labels of at least two classes are needed to find suspect ones.")
+    x = scaled(x)
+    count = int(y.max()) + 1 if classes is None else classes
+    fold = in_folds(y, folds, seed)
+    p = np.zeros((len(y), count))
+    for k in range(folds):
+        seen = known & (fold != k)
+        model = LogisticRegression(C=1 / PENALTY, max_iter=300, tol=1e-3).fit(x[seen], y[seen])
+        p[np.ix_(known & (fold == k), model.classes_)] = model.predict_proba(x[known & (fold == k)])
+        if not known.all():
+            p[np.ix_(~known, model.classes_)] += model.predict_proba(x[~known]) / folds
+    alone = known & (np.bincount(y[known], minlength=count)[y] == 1)
+    p[alone] = np.eye(count)[y[alone]]
+    return p
+
+
+def scaled(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Centred, with one deviation for all features, so that a row has length 1 in the mean: angles stay as they are."""
+    x = x - x.mean(0)
+    size = float(np.sqrt(np.square(x, dtype=np.float64).sum(1).mean()))
+    return x / np.float32(size) if size > 0 else x
+
+
+def in_folds(y: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
+    """(N,) the fold of each picture: those of a class are shuffled and dealt out in turn, so every fold has each class.
+
+    A class of fewer pictures than folds is missing in some folds, never in all others.
+    """
+    order = np.random.default_rng(seed_of(seed, "folds")).permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    fold = np.empty(len(y), np.int64)
+    fold[order] = np.arange(len(y)) % folds
+    return fold
