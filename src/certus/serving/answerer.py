@@ -1,0 +1,107 @@
+"""What answers pictures: a run, by torch. An answer does not depend on the pictures that are answered beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from certus.certainty.metrics import best
+from certus.data.decode import as_channels
+from certus.errors import UsageError
+from certus.model import Model, load
+from certus.networks.inference import quick_stages
+from certus.training.embedding import rooted
+from certus.training.run_folder import RunFolder
+
+Pictures = NDArray[np.uint8]  # (N, 3, size, size)
+ENTROPIES = frozenset({"pe", "mi", "witness"})  # at most log C; the others are at most 1
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """To N pictures."""
+
+    probabilities: NDArray[np.float32]  # (N, C)
+    uncertainty: Mapping[str, NDArray[np.float32]]  # by metric, (N,)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a service says of its model."""
+
+    name: str
+    classes: tuple[str, ...]
+    size: int  # pixels to which pictures are brought
+    fit: str  # how they become squares
+    metric: str  # the uncertainty that decides whether a picture is answered
+    limit: float | None = None  # of that uncertainty; None: every picture is answered
+    promise: str = ""  # what holds for the pictures that are answered
+
+
+class Answerer(Protocol):
+    about: About
+    threads: int  # of the processor
+
+    def answer(self, pictures: Pictures) -> Answers: ...
+
+
+def certainty(metric: str, uncertainty: float, classes: int) -> float:
+    """From 0 to 1, and larger where the answer is more certain: 1 − u / log C for entropies, 1 − u for the others."""
+    largest = math.log(max(classes, 2)) if metric in ENTROPIES else 1.0
+    return min(1.0, max(0.0, 1.0 - uncertainty / largest))
+
+
+def open_answerer(path: Path, draws: int, threads: int = 0) -> Answerer:
+    """Of a run's folder; `threads` 0: as many as the run was trained with."""
+    return RunAnswerer(path, draws, threads)
+
+
+class RunAnswerer:
+    """A run's answers; `draws` 0 leaves Monte-Carlo draws out, which is quicker."""
+
+    def __init__(self, folder: Path, draws: int, threads: int = 0) -> None:
+        config, self.model = RunFolder(folder).load_config(), load(folder)
+        self.draws, self.seed, self.threads = draws, config.seed, threads or config.threads
+        if len(self.model.shape) != 3:
+            raise UsageError(f"{folder} was trained on vectors: it cannot label pictures.")
+        size = self.model.shape[1]
+        share_masks(self.model, torch.zeros(1, *self.model.shape, dtype=torch.uint8))
+        first = self.answer(np.zeros((1, 3, size, size), np.uint8))  # also does what is slow the first time
+        self.about = About(folder.resolve().name, self.model.classes, size, config.fit, best(first.uncertainty))
+
+    def answer(self, pictures: Pictures) -> Answers:
+        images = np.stack([as_channels(picture, self.model.shape[0]) for picture in pictures])
+        found = self.model.predict(images, self.draws, self.seed)
+        return Answers(found.probabilities, found.uncertainty)
+
+
+def share_masks(model: Model, images: Tensor) -> None:
+    """From now on, one dropout mask serves all pictures of a batch, in this model's fused copies.
+
+    Otherwise the uncertainty of a picture would depend on its place in the batch, and so on who else asks. The mask of
+    each draw has the same distribution as before.
+    """
+    seen = model.normalised(rooted(model.trunk(images)) if model.trunk else images)
+    for net in model.nets:
+        for stage in quick_stages(net, seen):
+            for module in stage.modules():
+                if isinstance(module, (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)):
+                    module.forward = SharedMask(module)  # type: ignore[assignment, method-assign]
+
+
+class SharedMask:
+    """Dropout with one mask for all images: x · mask, mask = the module's answer to ones of shape (1, …)."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * type(self.module).forward(self.module, torch.ones_like(x[:1])) if self.module.training else x
