@@ -10,10 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Classifier", "Features", "Model", "Prediction", "__version__", "compare", "load", "register", "train"]
+__all__ = [
+    "Classifier",
+    "Features",
+    "Model",
+    "Prediction",
+    "__version__",
+    "calibrate",
+    "compare",
+    "load",
+    "register",
+    "train",
+]
 
 if TYPE_CHECKING:
-    from certus.api import compare, train
+    from certus.api import calibrate, compare, train
     from certus.classifier import Classifier
     from certus.features import Features
     from certus.methods import register
@@ -24,6 +35,7 @@ HOMES = {
     "Features": "certus.features",
     "Model": "certus.model",
     "Prediction": "certus.model",
+    "calibrate": "certus.api",
     "compare": "certus.api",
     "load": "certus.model",
     "register": "certus.methods",

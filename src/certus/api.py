@@ -1,24 +1,31 @@
-"""The functions that one imports: `certus.train` and `certus.compare`."""
+"""The functions that one imports: `certus.train`, `certus.compare` and `certus.calibrate`."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from certus.certainty.calibration import Calibration, Level, fit, least_bound
 from certus.config import resolve
 from certus.data import load as load_data
-from certus.errors import CertusError, UsageError
+from certus.errors import CertusError, UsageError, unknown
 from certus.experiments.compare import comparison_cells, run_cells, write_comparison
 from certus.model import Model, load
 from certus.report.statistics import Comparison
 from certus.training.build import build
+from certus.training.calibrating import validation_part, write_calibration
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
 from certus.training.planning import check_length, complete
 from certus.training.race import race, wanted
 from certus.training.run_folder import RunFolder
+from certus.training.threads import threads
 
 notices = logging.getLogger("certus")
 
@@ -170,3 +177,80 @@ def compare(
         name, reason = next(iter(failures.items()))
         raise CertusError(f"{len(failures)} of {len(cells)} runs failed. {name}: {reason}")
     return write_comparison(cells, results, cells[0].folder.path.parent)[0]
+
+
+def calibrate(
+    folder: str | Path, error: float = 2.0, *, confidence: float = 95.0, metric: str = "auto", draws: int = 10
+) -> Calibration:
+    """Find when a run may answer so that at most `error` percent of its answers are wrong, and keep it in the run.
+
+    It needs the run's data: the validation labels, which the run never learnt. The promise holds with a probability
+    of `confidence` percent over the draw of these labels, for pictures from the same source
+    (`certus.certainty.calibration` says why). Afterwards `predict` says which pictures are answered.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run's folder.
+    error : float
+        Wanted percent of wrong answers, at most.
+    confidence : float
+        Of the promise, in percent.
+    metric : str
+        The uncertainty that decides; auto: the best that the run has.
+    draws : int
+        Monte-Carlo draws that it is computed from.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import certus
+    >>> model = certus.train("digits", method="supervised", steps=60, labels=400, out="certain-run")
+    >>> found = certus.calibrate("certain-run", error=20)
+    >>> found.labels, bool(found.chosen.bound <= 0.2)
+    (200, True)
+    """
+    if not 0 < error < 100:
+        raise UsageError(f"`error` must be between 0 and 100 percent, but is {error:g}.")
+    if not 50 <= confidence < 100:
+        raise UsageError(f"`confidence` must be from 50 to below 100 percent, but is {confidence:g}.")
+    run = RunFolder(Path(folder))
+    config, model = run.load_config(), replace(load(folder), calibration=None)
+    part = validation_part(run, config)
+    with threads(config.threads):
+        given = model.predict(part.images, draws, config.seed)
+    if (chosen := given.metric if metric == "auto" else metric) not in given.uncertainty:
+        raise unknown("metric of this run", chosen, given.uncertainty)
+    found = fit(
+        torch.from_numpy(given.probabilities),
+        torch.from_numpy(given.uncertainty[chosen]),
+        part.labels,
+        metric=chosen,
+        draws=draws,
+        error=error / 100,
+        confidence=confidence / 100,
+        weights=model.digest,
+        data=config.data,
+    )
+    if isinstance(found, Calibration):
+        write_calibration(run, found)
+        return found
+    raise CertusError(no_promise(found, len(part), error, confidence))
+
+
+def no_promise(found: Sequence[Level], labels: int, error: float, confidence: float) -> str:
+    """Why this error cannot be promised, and which one can."""
+    least, best = 100 * least_bound(labels, confidence / 100), min(found, key=lambda level: level.bound)
+    why = (
+        f"{labels:,} validation labels are too few to promise at most {error:g} % wrong answers with {confidence:g} % "
+        f"confidence (they can promise {least:.1f} % at best)"
+        if least > error
+        else f"At most {error:g} % wrong answers cannot be promised with {confidence:g} % confidence: on its "
+        f"{labels:,} validation labels this run is wrong too often for any threshold"
+    )
+    percent = math.ceil(1000 * best.bound) / 10
+    could = f"`error` {percent:g} would answer {best.answered:,} of them ({best.answered / labels:.0%})"
+    return f"{why}. {could}; or hold out more labels with `validation`."

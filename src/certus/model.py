@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from certus.certainty.calibration import Calibration, tempered
 from certus.certainty.metrics import best, rank, unconfidence, witnessed_entropy
 from certus.core.build_context import BuildContext
 from certus.data.arrays import Pixels
@@ -23,6 +24,7 @@ from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.build import make_method, make_networks
+from certus.training.calibrating import read_calibration, weights_digest
 from certus.training.embedding import rooted
 from certus.training.evaluation import probabilities, uncertainties
 from certus.training.identity import check_settings
@@ -44,12 +46,16 @@ class Prediction:
         network answered before it learnt from unlabelled images, and is there if the run had a warm-up.
     classes : tuple of str
         The names of the classes.
+    answered : array of shape (N,) or None
+        True where the answer is certain enough for the error that `certus calibrate` was asked for. None for a run
+        that is not calibrated, and if the number of draws is another than it was calibrated with.
     """
 
     labels: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     uncertainty: Mapping[str, NDArray[np.float32]]
     classes: tuple[str, ...]
+    answered: NDArray[np.bool_] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -94,6 +100,8 @@ class Model:
         What each network was when it knew labels alone; empty for a run without a warm-up.
     pixels : Pixels
         The range of the pixels that it was trained on. Data sets and folders have bytes, 0 to 255.
+    calibration : Calibration or None
+        Its temperature, which `probabilities` then have, and when it answers. Uncertainties have no temperature.
     """
 
     nets: tuple[nn.Module, ...]
@@ -107,6 +115,7 @@ class Model:
     trunk: nn.Module | None = None
     witnesses: tuple[nn.Module, ...] = ()
     pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
+    calibration: Calibration | None = None
 
     def normalised(self, images: Tensor) -> Tensor:
         return (images.float() - self.mean.to(images.device)) / self.std.to(images.device)
@@ -142,15 +151,23 @@ class Model:
             uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.mirror)
         if self.witnesses:
             uncertainty["witness"] = witnessed_entropy(mean, self.mean_answer(self.witnesses, images))
+        known = self.calibration
+        answered = known.answers(uncertainty, passes) if known else None
         return Prediction(
             labels=mean.argmax(1).numpy(),
-            probabilities=mean.numpy(),
+            probabilities=(tempered(mean, known.temperature) if known else mean).numpy(),
             uncertainty={name: u.numpy() for name, u in uncertainty.items()},
             classes=self.classes,
+            answered=None if answered is None else answered.numpy(),
         )
 
     def mean_answer(self, nets: Sequence[nn.Module], images: Tensor) -> Tensor:
         return torch.stack([probabilities(net, self.normalised, images, self.mirror) for net in nets]).mean(0)
+
+    @property
+    def digest(self) -> str:
+        """Of all weights that it answers with."""
+        return weights_digest((*self.nets, *self.witnesses, *([self.trunk] if self.trunk else [])))
 
     def __repr__(self) -> str:
         inputs = "×".join(map(str, self.shape))
@@ -219,7 +236,7 @@ def load(folder: str | Path) -> Model:
     channels_first = (1, -1, *[1] * (len(inputs) - 1))
     mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
     result = found.load_result() if found.finished() else None
-    return Model(
+    model = Model(
         nets=method.answers,
         classes=tuple(about["classes"]),
         shape=shape,
@@ -231,3 +248,4 @@ def load(folder: str | Path) -> Model:
         trunk=trunk,
         witnesses=method.witnesses,
     )
+    return replace(model, calibration=read_calibration(found, model.digest)) if found.calibration.exists() else model

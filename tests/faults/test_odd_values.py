@@ -94,6 +94,7 @@ FIRST = {  # words that a command needs, so that it is quick and trains nothing 
     "compare": "--data moons --methods supervised --seeds 1 --epochs 0.01 --width 4".split(),
     "paper": ["table1", "--finished"],
     "evaluate": ["missing-run"],
+    "calibrate": ["missing-run"],
     "predict": ["missing-run", "."],
     "report": ["missing-run"],
 }

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from certus.certainty import scores
+from certus.certainty.calibration import Calibration
 from certus.certainty.metrics import METRICS, UNDRAWN
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
@@ -57,8 +58,12 @@ def run(options: Options) -> int:
     root = config.data_dir if options.data_dir is None else options.data_dir
     test = test_part(name, root, config, model)
     with threads(config.threads):
-        alone = [replace(model, nets=(net,), witnesses=model.witnesses[i : i + 1]) for i, net in enumerate(model.nets)]
+        alone = [
+            replace(model, nets=(net,), witnesses=model.witnesses[i : i + 1], calibration=None)
+            for i, net in enumerate(model.nets)
+        ]
         predictions = [m.predict(test.images, options.draws, config.seed) for m in alone]
+        together = model.predict(test.images, options.draws, config.seed) if model.calibration else None
     result: dict[str, Any] = {
         "run": str(folder.path),
         "method": config.method,
@@ -72,6 +77,7 @@ def run(options: Options) -> int:
         },
         "class_errors": class_means(predictions, test, model.classes),
         "risk_coverage": coverage(predictions, test, options.metric),
+        **({"calibrated": answering(model.calibration, together, test)} if model.calibration and together else {}),
     }
     if options.json:
         print(json.dumps(result, ensure_ascii=False))
@@ -106,6 +112,28 @@ def show(result: dict[str, Any]) -> None:
     print(f"  error among the most certain answers (by {result['risk_coverage']['metric']}):")
     print("   " + "".join(f" {int(100 * s):>6} %" for s in SHARES))
     print("   " + "".join(f" {r:>8.2f}" for r in result["risk_coverage"]["error"]))
+
+    if known := result.get("calibrated"):
+        print(f"  after calibration (temperature {known['temperature']:.3f}): ECE {known['ece']:.2f} %")
+        if known["answered"] is not None:
+            wrong = "" if known["error"] is None else f", {known['error']:.2f} % of them wrong"
+            print(
+                f"  answered: {known['answered']:,} of {result['images']:,}{wrong} "
+                f"(promised: at most {known['promised']:.2f} %)"
+            )
+
+
+def answering(found: Calibration, given: Prediction, test: Part) -> dict[str, Any]:
+    """What the calibrated run, all networks together, does with these images."""
+    p, kept = torch.from_numpy(given.probabilities), given.answered
+    some = kept is not None and bool(kept.any())
+    return {
+        "temperature": found.temperature,
+        "ece": scores.calibration_error(p, test.labels),
+        "answered": None if kept is None else int(kept.sum()),
+        "error": scores.error(p[kept], test.labels[kept]) if some else None,
+        "promised": 100 * found.chosen.bound,
+    }
 
 
 def test_part(name: str, root: str, config: Config, model: Model) -> Part:

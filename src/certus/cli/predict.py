@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
+from certus.certainty.calibration import Calibration
 from certus.cli.evaluate import KINDS, check_certainty, chosen_metric
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
@@ -61,6 +62,7 @@ def run(options: Options) -> int:
     metric = options.metric
     uncertainty: list[float] = []
     skipped: list[tuple[Path, str]] = []
+    answered = 0
     with threads(config.threads):
         for names, predictions, lost in track(
             answers(paths, model, options.draws, config.seed, config.fit),
@@ -71,6 +73,7 @@ def run(options: Options) -> int:
             skipped += lost
             if predictions is None:
                 continue
+            answered += 0 if predictions.answered is None else int(predictions.answered.sum())
             rows += [row(options.pictures, path, predictions, i, options.top) for i, path in enumerate(names)]
             metric = chosen_metric(options.metric, predictions)
             uncertainty += predictions.uncertainty[metric].tolist()
@@ -82,7 +85,19 @@ def run(options: Options) -> int:
         rows[i]["rank"] = rank
     WRITERS[options.out.suffix](options.out, rows)
     print(f"{len(rows):,} pictures in {options.out}, ranked by {metric}: 1 is the most certain.")
+    if model.calibration:
+        print(calibrated(model.calibration, answered, len(rows), "answered" in rows[0]))
     return 0
+
+
+def calibrated(found: Calibration, answered: int, pictures: int, known: bool) -> str:
+    """How many pictures are answered, and what is promised about them."""
+    if not known:
+        return f"Which pictures are answered is known with --draws {found.draws} alone, as the run was calibrated."
+    return (
+        f"Answered: {answered:,} of {pictures:,}. At most {100 * found.chosen.bound:.2f} % of such answers are wrong, "
+        f"for pictures like those of {found.data} ({found.labels:,} labels, {100 * found.confidence:g} % confidence)."
+    )
 
 
 def find(path: Path) -> Iterator[Path]:
@@ -117,6 +132,8 @@ def row(root: Path, path: Path, predictions: Prediction, i: int, top: int) -> Ro
     }
     certainty = predictions.uncertainty
     answer |= {name: float(f"{certainty[name][i]:.6g}") for name in WRITTEN if name in certainty}
+    if predictions.answered is not None:
+        answer["answered"] = "yes" if predictions.answered[i] else "no"
     answer["rank"] = None
     for number, c in enumerate(best[1:], 2):
         answer |= {f"label_{number}": predictions.classes[c], f"confidence_{number}": round(float(p[c]), 6)}

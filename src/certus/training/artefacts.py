@@ -59,6 +59,15 @@ MODEL = {
     },
 }
 ENVIRONMENT = {"certus": str}
+LEVEL = {"threshold": MAYBE, "answered": int, "wrong": int, "bound": NUMBER}
+CALIBRATION = {
+    **dict.fromkeys(("weights", "data", "metric"), str),
+    **dict.fromkeys(("labels", "draws"), int),
+    **dict.fromkeys(("temperature", "error", "confidence"), NUMBER),
+    "log_loss": [NUMBER],
+    "chosen": LEVEL,
+    "levels": [LEVEL],
+}
 SPREAD = ({"mean": MAYBE, "quantiles": ([NUMBER], None)}, None)
 EPOCH = {
     "epoch": int,

@@ -9,6 +9,7 @@ checkpoints/              the newest state
 predictions.safetensors   the answers to the test images
 trunk.safetensors         with `depth` head, the part of the network that does not learn
 unlabelled.safetensors    the answers to the run's unlabelled images, written by `answer_unlabelled`
+calibration.json          when the run answers, written by `certus calibrate`
 result.json               the test error, read once, at the end
 """
 
@@ -83,6 +84,10 @@ class RunFolder:
     @property
     def environment(self) -> Path:
         return self.path / "environment.json"
+
+    @property
+    def calibration(self) -> Path:
+        return self.path / "calibration.json"
 
     @property
     def result(self) -> Path:
