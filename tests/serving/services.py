@@ -56,7 +56,8 @@ class Brightness:
         p = np.full((len(labels), len(self.about.classes)), 0.0, np.float32)
         p += (rest / (p.shape[1] - 1))[:, None]
         p[np.arange(len(labels)), labels] = 1 - rest
-        return Answers(p, {"confidence": rest.astype(np.float32)})
+        sure = None if self.about.limit is None else rest < self.about.limit
+        return Answers(p, {"confidence": rest.astype(np.float32)}, sure)
 
 
 def client_of(answerer: Any, token: str = "", **limits: Any) -> TestClient:

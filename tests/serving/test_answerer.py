@@ -66,6 +66,23 @@ def test_a_run_is_served(trained: Path) -> None:
         assert answer["certainty"] == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_calibrated_run_is_silent_where_it_is_not_sure(tmp_path: Path, digits: np.ndarray) -> None:
+    config = plain_config("supervised", data="digits", labels=400, validation=200, width=8, steps=60, labelled_batch=50)
+    train(build(config), RunFolder(tmp_path / "run"))
+    known = certus.calibrate(tmp_path / "run", error=25, metric="pe", draws=3)
+    answerer = open_answerer(tmp_path / "run")
+    assert answerer.draws == 3
+    assert answerer.about.metric == "pe"
+    assert answerer.about.limit == known.chosen.threshold
+    assert f"{100 * known.chosen.bound:.2f} %" in answerer.about.promise
+    found = answerer.answer(digits)
+    assert found.answered is not None
+    limit = np.inf if known.chosen.threshold is None else known.chosen.threshold
+    assert found.answered.tolist() == (found.uncertainty["pe"] < limit).tolist()
+    with pytest.raises(UsageError, match="calibrated with 3 draws"):
+        open_answerer(tmp_path / "run", draws=0)
+
+
 @pytest.mark.parametrize(
     ("metric", "uncertainty", "expected"),
     [("confidence", 0.3, 0.7), ("pe", 0.0, 1.0), ("pe", np.log(4), 0.0), ("witness", np.log(2), 0.5), ("mi", 9.0, 0.0)],

@@ -30,7 +30,9 @@ class Options:
     host: str = flag("the address to listen at; one that other machines can reach needs a token", "127.0.0.1")
     port: int = flag("the port; 0: any that is free", 8000)
     token: str = flag(f"what every request must carry; better: the environment variable {TOKEN}", "")
-    draws: int = flag("Monte-Carlo draws from which certainty is computed; 0: none, which is quicker", 10)
+    draws: int | None = flag(
+        "Monte-Carlo draws from which certainty is computed; 0: none, which is quicker", None, "10, or as calibrated"
+    )
     threads: int = flag("processor threads of the model", 0, "the run's")
     latency: float = flag(
         "milliseconds that a picture waits for others that are on their way, to be answered with them",
@@ -59,7 +61,7 @@ def run(options: Options) -> int:
     from certus.serving.app import Service
     from certus.serving.limits import Limits
 
-    at_least(0, MOST_DRAWS)("draws", options.draws)
+    at_least(0, MOST_DRAWS)("draws", options.draws or 0)
     at_least(0, 1024)("threads", options.threads)
     limits = Limits(
         latency=options.latency,

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from certus.certainty.calibration import Calibration
 from certus.certainty.metrics import best
 from certus.data.decode import as_channels
 from certus.errors import UsageError
@@ -22,6 +23,7 @@ from certus.training.embedding import rooted
 from certus.training.run_folder import RunFolder
 
 Pictures = NDArray[np.uint8]  # (N, 3, size, size)
+DRAWS = 10
 ENTROPIES = frozenset({"pe", "mi", "witness"})  # at most log C; the others are at most 1
 
 
@@ -31,6 +33,7 @@ class Answers:
 
     probabilities: NDArray[np.float32]  # (N, C)
     uncertainty: Mapping[str, NDArray[np.float32]]  # by metric, (N,)
+    answered: NDArray[np.bool_] | None = None  # (N,) whether the model is sure enough; None: it was not calibrated
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class About:
     size: int  # pixels to which pictures are brought
     fit: str  # how they become squares
     metric: str  # the uncertainty that decides whether a picture is answered
-    limit: float | None = None  # of that uncertainty; None: every picture is answered
-    promise: str = ""  # what holds for the pictures that are answered
+    limit: float | None = None  # of that uncertainty, from which on it is not answered; None: there is no limit
+    promise: str = ""  # what holds for the pictures that are answered; empty: it was not calibrated
 
 
 class Answerer(Protocol):
@@ -59,28 +62,50 @@ def certainty(metric: str, uncertainty: float, classes: int) -> float:
     return min(1.0, max(0.0, 1.0 - uncertainty / largest))
 
 
-def open_answerer(path: Path, draws: int, threads: int = 0) -> Answerer:
+def promise(calibration: Calibration) -> str:
+    return (
+        f"At most {100 * calibration.chosen.bound:.2f} % of its answers are wrong, for pictures from the same source "
+        f"({calibration.labels:,} labels, {100 * calibration.confidence:g} % confidence)."
+    )
+
+
+def open_answerer(path: Path, draws: int | None = None, threads: int = 0) -> Answerer:
     """Of a run's folder; `threads` 0: as many as the run was trained with."""
     return RunAnswerer(path, draws, threads)
 
 
 class RunAnswerer:
-    """A run's answers; `draws` 0 leaves Monte-Carlo draws out, which is quicker."""
+    """A run's answers; `draws` 0 leaves Monte-Carlo draws out, which is quicker; None: what it was calibrated with."""
 
-    def __init__(self, folder: Path, draws: int, threads: int = 0) -> None:
+    def __init__(self, folder: Path, draws: int | None = None, threads: int = 0) -> None:
         config, self.model = RunFolder(folder).load_config(), load(folder)
-        self.draws, self.seed, self.threads = draws, config.seed, threads or config.threads
+        known = self.model.calibration
+        self.draws = draws if draws is not None else (known.draws if known else 0) or DRAWS
+        self.seed, self.threads = config.seed, threads or config.threads
+        if known and known.draws not in (0, self.draws):
+            raise UsageError(
+                f"{folder} was calibrated with {known.draws} draws, so with {draws} it is not known which pictures are "
+                "answered: leave `draws` out, or calibrate it again."
+            )
         if len(self.model.shape) != 3:
             raise UsageError(f"{folder} was trained on vectors: it cannot label pictures.")
         size = self.model.shape[1]
         share_masks(self.model, torch.zeros(1, *self.model.shape, dtype=torch.uint8))
         first = self.answer(np.zeros((1, 3, size, size), np.uint8))  # also does what is slow the first time
-        self.about = About(folder.resolve().name, self.model.classes, size, config.fit, best(first.uncertainty))
+        self.about = About(
+            name=folder.resolve().name,
+            classes=self.model.classes,
+            size=size,
+            fit=config.fit,
+            metric=known.metric if known else best(first.uncertainty),
+            limit=known.chosen.threshold if known else None,
+            promise=promise(known) if known else "",
+        )
 
     def answer(self, pictures: Pictures) -> Answers:
         images = np.stack([as_channels(picture, self.model.shape[0]) for picture in pictures])
         found = self.model.predict(images, self.draws, self.seed)
-        return Answers(found.probabilities, found.uncertainty)
+        return Answers(found.probabilities, found.uncertainty, found.answered)
 
 
 def share_masks(model: Model, images: Tensor) -> None:

@@ -160,7 +160,7 @@ class Service:
         answers = []
         for i, p in enumerate(found.probabilities.astype(float)):
             uncertainty = {name: float(values[i]) for name, values in found.uncertainty.items()}
-            unsure = about.limit is not None and uncertainty[about.metric] > about.limit
+            unsure = found.answered is not None and not found.answered[i]
             self.metrics.unsure += unsure
             self.metrics.answered += not unsure
             answers.append(

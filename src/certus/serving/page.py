@@ -70,9 +70,9 @@ async function introduce() {
   document.title = model.name + " · certus";
   const names = model.classes.slice(0, 12).join(", ") + (model.classes.length > 12 ? ", …" : "");
   find("about").textContent = `Knows ${model.classes.length} classes: ${names}.`;
-  find("sure").textContent = model.limit === null
-    ? "This model was not calibrated, so it answers every picture. Look at the certainty."
-    : "It says “not sure” instead of an answer that is not certain enough. " + model.promise;
+  find("sure").textContent = model.promise
+    ? "It says “not sure” instead of an answer that is not certain enough. " + model.promise
+    : "This model was not calibrated, so it answers every picture. Look at the certainty.";
 }
 
 function say(text) { find("state").textContent = text; }
