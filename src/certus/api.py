@@ -20,6 +20,7 @@ from certus.model import Model, load
 from certus.report.statistics import Comparison
 from certus.training.build import build
 from certus.training.calibrating import validation_part, write_calibration
+from certus.training.card import write_card
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
 from certus.training.planning import check_length, complete
@@ -237,6 +238,8 @@ def calibrate(
     )
     if isinstance(found, Calibration):
         write_calibration(run, found)
+        if run.finished():
+            write_card(run)
         return found
     raise CertusError(no_promise(found, len(part), error, confidence))
 

@@ -166,14 +166,14 @@ def test_a_person_drops_pictures_on_the_page(trained: Path, tmp_path: Path) -> N
         page.get_by_text("3 pictures done.").wait_for()
         items = page.locator("ol.answers > li")
         assert items.count() == 3
-        texts = items.all_inner_texts()  # the newest first
-        assert "No answer" in texts[0]
-        assert "cannot be read" in texts[0]
-        assert "<b>dark<∕b>.png" in texts[2]
+        texts = items.all_inner_texts()
+        assert "No answer" in texts[2]
+        assert "The picture cannot be read" in texts[2]
+        assert "<b>dark<∕b>.png" in texts[0]
         answer = service.predict(files=as_files(picture(10)), headers={"Authorization": f"Bearer {token}"}).json()
         label = answer["answers"][0]["label"]
-        assert texts[2].startswith(label)
-        assert f"certainty {100 * answer['answers'][0]['certainty']:.1f} %" in texts[2]
+        assert texts[0].startswith(label)
+        assert f"certainty {100 * answer['answers'][0]['certainty']:.1f}\N{NO-BREAK SPACE}%" in texts[0]
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.get_by_role("button", name="Clear").click()
         assert items.count() == 0

@@ -20,20 +20,21 @@ form.key { display: flex; flex-wrap: wrap; gap: .6rem; align-items: end } form.k
 input[type=password], button { font: inherit; padding: .5rem .8rem; border-radius: .5rem;
   border: 1px solid var(--muted); background: var(--paper); color: var(--ink) } input[type=password] { width: 100% }
 button { cursor: pointer } button:focus-visible, input:focus-visible { outline: 3px solid var(--s0) }
-.bar { display: flex; align-items: baseline; gap: 1rem; justify-content: space-between; min-height: 2.6rem }
-ol.answers { list-style: none; margin: 0; padding: 0; display: grid; gap: 1rem;
+.bar { display: flex; align-items: center; gap: 1rem; justify-content: space-between; min-height: 2.8rem }
+ol.answers { list-style: none; margin: .4rem 0 1rem; padding: 0; display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)) }
 ol.answers > li { display: grid; grid-template-columns: 7.5rem minmax(0, 1fr); gap: 1rem; padding: .9rem 1rem;
   background: var(--card); border: 1px solid var(--grid); border-radius: .6rem }
 ol.answers img { width: 7.5rem; height: 7.5rem; object-fit: contain; border-radius: .4rem; background: var(--grid);
   image-rendering: auto } ol.answers img.tiny { image-rendering: pixelated }
 .answers h2 { font-size: 1.25rem; margin: 0; overflow-wrap: anywhere } .answers p { margin: 0 }
+ol.answers .unseen { opacity: 0 }
 .file { overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
 .unsure h2, .failed h2 { font-weight: 600 } .unsure h2 { color: var(--s4) } .failed h2 { color: var(--s1) }
 table.classes { margin: .5rem 0; font-size: .875rem } table.classes tr { display: table-row; padding: 0; border: 0 }
 table.classes td, table.classes th { display: table-cell; border: 0; padding: .1rem .4rem .1rem 0; font-weight: 400 }
-table.classes th { text-align: left; width: 34%; overflow-wrap: anywhere; font-size: inherit }
-table.classes td.track { width: 50% } table.classes td.number { width: 16%; padding-right: 0 }
+table.classes th { text-align: left; max-width: 9rem; overflow-wrap: anywhere; font-size: inherit }
+table.classes td.track { width: 66% } table.classes td.number { white-space: nowrap; padding-right: 0 }
 table.classes td.number::before { content: none }
 .track span { display: block; height: .6rem; min-width: 2px; border-radius: .3rem; background: var(--s0) }
 .unsure .track span { background: var(--s4) }
@@ -55,7 +56,7 @@ function make(tag, text, name) {
   if (name) made.className = name;
   return made;
 }
-const percent = share => (100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 0 : 1) + " %";
+const percent = share => (100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 0 : 1) + "\u00a0%";
 const headers = () => token ? { Authorization: "Bearer " + token } : {};
 
 async function introduce() {
@@ -84,15 +85,16 @@ function count() {
 }
 
 function add(files) {
+  const before = list.firstChild;  // the newest first, those of one drop in their order
   for (const file of files) {
     const item = make("li"), image = make("img"), body = make("div");
     image.alt = "";
     image.src = URL.createObjectURL(file);
     image.onload = () => { if (image.naturalWidth < 64) image.className = "tiny"; };
-    image.onerror = () => { image.removeAttribute("src"); };
+    image.onerror = () => { image.className = "unseen"; };
     body.append(make("h2", "…"), make("p", file.name || "picture", "muted file"));
     item.append(image, body);
-    list.prepend(item);
+    list.insertBefore(item, before);
     waiting.push({ file, item, body, image });
     all++;
   }
@@ -124,7 +126,7 @@ async function answer(one) {
       continue;
     }
     const found = await response.json();
-    return response.ok ? show(one, found.answers[0]) : fail(one, found.error);
+    return response.ok ? show(one, found.answers[0]) : fail(one, found.error.replace(/^Picture 1 /, "The picture "));
   }
 }
 
