@@ -7,6 +7,7 @@ import base64
 import binascii
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from python_multipart.exceptions import FormParserError
@@ -18,6 +19,7 @@ from certus.serving.refusal import Refusal
 FIELD = "pictures"
 MULTIPART, JSON = "multipart/form-data", "application/json"
 HEADER_BYTES = 4096  # of one part
+SMALL = 100_000  # bytes that are parsed at once; to hand them to a thread would take longer
 
 
 class Held:
@@ -57,11 +59,12 @@ async def pictures_of(kind: str, body: bytes, limits: Limits) -> list[bytes]:
     """The files of the pictures in a body of this content type."""
     name, options = parse_options_header(kind)
     if name == JSON.encode():
-        found = await asyncio.to_thread(from_json, body, limits.max_pictures)
+        parse = partial(from_json, body, limits.max_pictures)
     elif name == MULTIPART.encode():
-        found = await asyncio.to_thread(from_multipart, body, options.get(b"boundary", b""), limits.max_pictures)
+        parse = partial(from_multipart, body, options.get(b"boundary", b""), limits.max_pictures)
     else:
         raise Refusal(415, f"Pictures are sent as {MULTIPART} or as {JSON}: set Content-Type.")
+    found = parse() if len(body) <= SMALL else await asyncio.to_thread(parse)
     if not found:
         raise Refusal(422, f"The request has no picture: send at least one as {FIELD}.")
     return found
