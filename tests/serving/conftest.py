@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import plain_config
-from serving.services import Brightness, TestClient, client_of
+from services import Brightness, TestClient, client_of
 
 from certus.training.build import build
 from certus.training.loop import train

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import plain_config
-from serving.services import as_json, client_of, picture
+from services import as_json, client_of, picture
 
 import certus
 from certus.data import load as load_data

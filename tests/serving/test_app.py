@@ -9,7 +9,7 @@ import zlib
 from typing import Any
 
 import pytest
-from serving.services import HOME, Brightness, TestClient, as_files, as_json, client_of, picture
+from services import HOME, Brightness, TestClient, as_files, as_json, client_of, picture
 
 from certus.serving.answerer import Answers, Pictures
 

@@ -78,7 +78,10 @@ def run(options: Options) -> int:
         service = Service(answerer, limits, access)
         print(f"{answerer.about.name} answers at {server.address_of(listening)} (Ctrl-C stops it)", flush=True)
         whole = server.run(service, listening)
-    lost = "" if whole else "; requests under way were cut off"
     count = service.metrics.pictures
-    print(f"Stopped after {count:,} picture{'s' * (count != 1)}{lost}.")
-    return 0 if whole else 130
+    pictures = f"{count:,} picture{'s' * (count != 1)}"
+    if whole:
+        print(f"Stopped after {pictures}.")
+        return 0
+    print(f"Stopped after {pictures}; requests under way were cut off.", flush=True)
+    os._exit(130)  # at once: the thread of the model cannot be interrupted

@@ -102,8 +102,8 @@ class Service:
                 worker.cancel()
                 with suppress(asyncio.CancelledError):
                     await worker
-                self.decoders.shutdown()
-                self.model_thread.shutdown()
+                for pool in (self.decoders, self.model_thread):
+                    pool.shutdown(wait=False, cancel_futures=True)  # a second signal must not wait for a batch
 
     async def predict(self, request: Request) -> Response:
         if self.stopping:

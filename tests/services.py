@@ -38,7 +38,7 @@ def as_files(*pictures: bytes) -> list[tuple[str, tuple[str, bytes]]]:
 
 
 class Brightness:
-    """Answers the class that a picture's brightness is the number of. Above `limit` it is not sure."""
+    """Answers the class that has the last digit of a picture's brightness as its number. Above `limit` it is not sure."""
 
     threads = 1
 
@@ -55,7 +55,7 @@ class Brightness:
         rest = labels / 300
         p = np.full((len(labels), len(self.about.classes)), 0.0, np.float32)
         p += (rest / (p.shape[1] - 1))[:, None]
-        p[np.arange(len(labels)), labels] = 1 - rest
+        p[np.arange(len(labels)), labels % p.shape[1]] = 1 - rest
         sure = None if self.about.limit is None else rest < self.about.limit
         return Answers(p, {"confidence": rest.astype(np.float32)}, sure)
 
