@@ -234,7 +234,7 @@ def calibrate(
         error=error / 100,
         confidence=confidence / 100,
         weights=model.digest,
-        data=config.data,
+        data=Path(config.data).name,
     )
     if isinstance(found, Calibration):
         write_calibration(run, found)

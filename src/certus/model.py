@@ -17,17 +17,21 @@ from torch import Tensor, nn
 
 from certus.certainty.calibration import Calibration, tempered
 from certus.certainty.metrics import best, rank, unconfidence, witnessed_entropy
+from certus.config import Config
 from certus.core.build_context import BuildContext
+from certus.core.method import Method
 from certus.data.arrays import Pixels
 from certus.errors import CertusError, UsageError
+from certus.networks.foreign import Blueprint
 from certus.networks.modes import has_dropout
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.build import make_method, make_networks
 from certus.training.calibrating import read_calibration, weights_digest
-from certus.training.embedding import rooted
+from certus.training.embedding import Trunk, rooted
 from certus.training.evaluation import probabilities, uncertainties
 from certus.training.identity import check_settings
+from certus.training.portable import is_portable, read_portable
 from certus.training.run_folder import RunFolder
 
 
@@ -112,7 +116,7 @@ class Model:
     result: Mapping[str, Any] | None = None
     folder: Path | None = None
     mirror: bool = False
-    trunk: nn.Module | None = None
+    trunk: Trunk | None = None
     witnesses: tuple[nn.Module, ...] = ()
     pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
     calibration: Calibration | None = None
@@ -165,9 +169,22 @@ class Model:
         return torch.stack([probabilities(net, self.normalised, images, self.mirror) for net in nets]).mean(0)
 
     @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Every network that it answers with, by name."""
+        several = {"nets": self.nets, "witnesses": self.witnesses}
+        named = {f"{kind}.{i}": net for kind, nets in several.items() for i, net in enumerate(nets)}
+        return named | ({"trunk": self.trunk} if self.trunk else {})
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All weights that it answers with, by name."""
+        found = {f"{name}.{key}": t for name, net in self.modules.items() for key, t in net.state_dict().items()}
+        return {name: t.detach().contiguous() for name, t in found.items()}
+
+    @property
     def digest(self) -> str:
         """Of all weights that it answers with."""
-        return weights_digest((*self.nets, *self.witnesses, *([self.trunk] if self.trunk else [])))
+        return weights_digest(list(self.modules.values()))
 
     def __repr__(self) -> str:
         inputs = "×".join(map(str, self.shape))
@@ -191,12 +208,12 @@ def as_stored(images: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 def load(folder: str | Path) -> Model:
-    """Load the model of a run from its newest checkpoint.
+    """Load the model of a run from its newest checkpoint, or one that was exported as a folder of weights.
 
     Parameters
     ----------
     folder : str or Path
-        The run's folder.
+        The run's folder, or the folder that `certus export` wrote with the format huggingface.
 
     Returns
     -------
@@ -211,18 +228,16 @@ def load(folder: str | Path) -> Model:
     ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
     found = RunFolder(Path(folder))
+    if is_portable(found.path):
+        return from_portable(found.path)
     config = found.load_config()
     about = found.load_model()
     state = checkpoint.read(found.checkpoints)
     if state is None:
         raise CertusError(f"{found.path} has no checkpoint yet: train it with `resume` {found.path}.")
     check_settings(state[1], config, found.path)
-    shape = tuple(about["shape"])
-    config, classes = replace(config, init="", weights=""), len(about["classes"])
-    inputs, blueprint = (about["features"],) if "features" in about else shape, found.load_blueprint()
-    trunk = found.load_trunk(config, shape) if "features" in about else None
-    networks = make_networks(config, inputs, classes, blueprint=blueprint)
-    method = make_method(config, BuildContext.bare(networks, classes))
+    trunk = found.load_trunk(config, tuple(about["shape"])) if "features" in about else None
+    method, model = untrained(config, about, trunk, found.load_blueprint())
     if not method.answers:
         raise UsageError(f"{found.path} is a pretraining run, which has no answers: start a run from it with `init`.")
     names = {id(module): name for name, module in method.state.named_modules()}
@@ -233,19 +248,42 @@ def load(folder: str | Path) -> Model:
         raise CertusError(
             f"The checkpoint in {found.path} does not fit its {found.config.name}: restore both."
         ) from None
+    calibration = read_calibration(found, model.digest) if found.calibration.exists() else None
+    result = found.load_result() if found.finished() else None
+    return replace(model, result=result, folder=found.path, calibration=calibration)
+
+
+def untrained(
+    config: Config, about: Mapping[str, Any], trunk: Trunk | None, blueprint: Blueprint | None
+) -> tuple[Method, Model]:
+    """The networks of a run before their weights are put into them, and the model that they make up."""
+    shape, classes = tuple(about["shape"]), len(about["classes"])
+    config, inputs = replace(config, init="", weights=""), (about["features"],) if "features" in about else shape
+    networks = make_networks(config, inputs, classes, blueprint=blueprint)
+    method = make_method(config, BuildContext.bare(networks, classes))
     channels_first = (1, -1, *[1] * (len(inputs) - 1))
     mean, std = (torch.tensor(about[name]).view(channels_first) for name in ("mean", "std"))
-    result = found.load_result() if found.finished() else None
-    model = Model(
+    return method, Model(
         nets=method.answers,
         classes=tuple(about["classes"]),
         shape=shape,
         mean=mean,
         std=std,
-        result=result,
-        folder=found.path,
         mirror=config.mirror,
         trunk=trunk,
         witnesses=method.witnesses,
     )
-    return replace(model, calibration=read_calibration(found, model.digest)) if found.calibration.exists() else model
+
+
+def from_portable(path: Path) -> Model:
+    """The model of a folder of weights and a description."""
+    config, about, tensors, calibration = read_portable(path)
+    blueprint = Blueprint.of(about["network"]) if "network" in about else None
+    trunk = Trunk(config.network, tuple(about["shape"]), 1.0, blueprint=blueprint) if "features" in about else None
+    _, model = untrained(config, about, trunk, blueprint)
+    try:
+        for name, net in model.modules.items():
+            net.load_state_dict(checkpoint.part(tensors, f"{name}."))
+    except RuntimeError:
+        raise CertusError(f"The weights in {path} do not fit its config.json: restore both.") from None
+    return replace(model, folder=path, calibration=calibration)

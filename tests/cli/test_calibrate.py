@@ -11,7 +11,10 @@ from builders import write_pictures
 
 from certus.cli.main import main
 
-WORDS = "--data digits --labels 200 --validation 300 --labelled-batch 64 --method supervised --steps 40 --width 32 --precision fp32"
+WORDS = (
+    "--data digits --labels 200 --validation 300 --labelled-batch 64 --method supervised --steps 40 --width 32 "
+    "--precision fp32"
+)
 
 
 @pytest.fixture(scope="module")

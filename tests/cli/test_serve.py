@@ -21,8 +21,9 @@ from certus.training.run_folder import RunFolder
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "certus serve needs the folder of a run"),
+        ("", "certus serve needs the folder of a run, or an exported"),
         ("nothing", "nothing holds no run"),
+        ("nothing.onnx", "There is no file nothing.onnx"),
         ("nothing --host 0.0.0.0", "--host 0.0.0.0 can be reached from other machines, so it needs a --token"),
         ("nothing --token short", "--token must have at least 16 characters"),
         ("nothing --max-waiting 3", "--max-waiting is 3, so a request of --max-pictures 32 could never"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from services import as_json, client_of, picture
 import certus
 from certus.data import load as load_data
 from certus.errors import CertusError, UsageError
+from certus.export import export
 from certus.serving.answerer import certainty, open_answerer
 from certus.training.build import build
 from certus.training.loop import train
@@ -81,6 +83,22 @@ def test_a_calibrated_run_is_silent_where_it_is_not_sure(tmp_path: Path, digits:
     assert found.answered.tolist() == (found.uncertainty["pe"] < limit).tolist()
     with pytest.raises(UsageError, match="calibrated with 3 draws"):
         open_answerer(tmp_path / "run", draws=0)
+
+
+def test_an_exported_run_answers_like_the_run(tmp_path: Path, trained: Path, digits: np.ndarray) -> None:
+    file = tmp_path / "digits.onnx"
+    export(trained, file, draws=4)
+    found, expected = open_answerer(file), open_answerer(trained, draws=4)
+    assert found.about == replace(expected.about, name="digits")
+    a, b = found.answer(digits), expected.answer(digits)
+    np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-4)
+    np.testing.assert_allclose(a.uncertainty["witness"], b.uncertainty["witness"], atol=1e-3)
+    assert a.answered is None
+    with pytest.raises(UsageError, match="exported with 4 draws"):
+        open_answerer(file, draws=0)
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(UsageError, match="no file that certus has exported"):
+        open_answerer(tmp_path / "empty.onnx")
 
 
 @pytest.mark.parametrize(

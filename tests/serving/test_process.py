@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,9 @@ def test_a_service_answers_fills_up_and_stops_after_its_last_answer(trained: Pat
 
 
 def lost(service: Served) -> None:
-    with pytest.raises(httpx.HTTPError):
-        service.predict(json=as_json(picture()))
+    """The connection is closed, or the answer is an error."""
+    with suppress(httpx.HTTPError):
+        assert service.predict(json=as_json(picture())).status_code >= 500
 
 
 def test_a_second_signal_stops_at_once_and_bytes_that_are_no_http_do_no_harm(trained: Path, tmp_path: Path) -> None:

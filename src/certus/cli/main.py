@@ -22,6 +22,7 @@ COMMANDS = {  # each is a module of this package, imported when it is needed
     "report": "Show runs on one page: tables, curves, certainty, mistakes.",
     "paper": "Repeat the paper's experiments.",
     "evaluate": "Measure how good a run's answers are on test images.",
+    "export": "Write a run as one file that answers without certus.",
     "calibrate": "Find when a run may answer, for a wanted share of wrong answers.",
     "predict": "Label pictures with a trained run and say how certain each answer is.",
     "serve": "Answer pictures over HTTP: a page for people, JSON for programs.",

@@ -26,14 +26,14 @@ class Options:
     Ctrl-C or SIGTERM stops it after the requests under way are answered.
     """
 
-    run: Path | None = argument("RUN", "the run's folder")
+    model: Path | None = argument("MODEL", "the folder of a run, or a file that certus export wrote (.onnx)")
     host: str = flag("the address to listen at; one that other machines can reach needs a token", "127.0.0.1")
     port: int = flag("the port; 0: any that is free", 8000)
     token: str = flag(f"what every request must carry; better: the environment variable {TOKEN}", "")
     draws: int | None = flag(
         "Monte-Carlo draws from which certainty is computed; 0: none, which is quicker", None, "10, or as calibrated"
     )
-    threads: int = flag("processor threads of the model", 0, "the run's")
+    threads: int = flag("processor threads of the model", 0, "the run's, or all")
     latency: float = flag(
         "milliseconds that a picture waits for others that are on their way, to be answered with them",
         5.0,
@@ -48,8 +48,8 @@ class Options:
 
 
 def run(options: Options) -> int:
-    if options.run is None:
-        raise UsageError("certus serve needs the folder of a run.")
+    if options.model is None:
+        raise UsageError("certus serve needs the folder of a run, or an exported .onnx file.")
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise UsageError(
             f"Serving needs packages that are not installed ({', '.join(missing)}): run pip install "
@@ -73,7 +73,7 @@ def run(options: Options) -> int:
         timeout=options.timeout,
     )
     access = Access.on(options.host, options.token or os.environ.get(TOKEN, ""))
-    answerer = open_answerer(options.run, options.draws, options.threads)
+    answerer = open_answerer(options.model, options.draws, options.threads)
     with server.listen(options.host, options.port) as listening:
         service = Service(answerer, limits, access)
         print(f"{answerer.about.name} answers at {server.address_of(listening)} (Ctrl-C stops it)", flush=True)

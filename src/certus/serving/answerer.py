@@ -1,4 +1,7 @@
-"""What answers pictures: a run, by torch. An answer does not depend on the pictures that are answered beside it."""
+"""What answers pictures: a run, by torch, or an exported model, by onnxruntime.
+
+An answer does not depend on the pictures that are answered beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,12 @@ from torch import Tensor, nn
 
 from certus.certainty.calibration import Calibration
 from certus.certainty.metrics import best
-from certus.data.decode import as_channels
+from certus.data.decode import WORKERS, as_channels
 from certus.errors import UsageError
 from certus.model import Model, load
 from certus.networks.inference import quick_stages
+from certus.onnx import OnnxModel
+from certus.training.calibrating import calibration_of
 from certus.training.embedding import rooted
 from certus.training.run_folder import RunFolder
 
@@ -70,8 +75,8 @@ def promise(calibration: Calibration) -> str:
 
 
 def open_answerer(path: Path, draws: int | None = None, threads: int = 0) -> Answerer:
-    """Of a run's folder; `threads` 0: as many as the run was trained with."""
-    return RunAnswerer(path, draws, threads)
+    """Of a run's folder, or of a file that `certus export` wrote; `threads` 0: as many as are usual for it."""
+    return OnnxAnswerer(path, draws, threads) if path.suffix == ".onnx" else RunAnswerer(path, draws, threads)
 
 
 class RunAnswerer:
@@ -130,3 +135,35 @@ class SharedMask:
 
     def __call__(self, x: Tensor) -> Tensor:
         return x * type(self.module).forward(self.module, torch.ones_like(x[:1])) if self.module.training else x
+
+
+class OnnxAnswerer:
+    """An exported model's answers. Its number of draws is part of the file."""
+
+    def __init__(self, path: Path, draws: int | None = None, threads: int = 0) -> None:
+        if not path.is_file():
+            raise UsageError(f"There is no file {path}.")
+        self.threads = threads or WORKERS
+        self.model = OnnxModel(path, self.threads)
+        inside, shape = self.model.about["draws"], self.model.about["inputs"]
+        if len(shape) != 3:
+            raise UsageError(f"{path} was trained on vectors: it cannot label pictures.")
+        if draws not in (None, inside):
+            raise UsageError(f"{path} was exported with {inside} draws: leave `draws` out, or export it with {draws}.")
+        kept = self.model.about["calibration"]
+        known = calibration_of(kept) if kept else None
+        self.about = About(
+            name=path.stem,
+            classes=self.model.classes,
+            size=shape[1],
+            fit=self.model.about["fit"],
+            metric=known.metric if known else best(self.model.columns),
+            limit=known.chosen.threshold if known else None,
+            promise=promise(known) if known else "",
+        )
+        self.answer(np.zeros((1, 3, shape[1], shape[1]), np.uint8))  # does what is slow the first time
+
+    def answer(self, pictures: Pictures) -> Answers:
+        found = self.model.predict(np.ascontiguousarray(pictures.transpose(0, 2, 3, 1)))
+        uncertainty = {name: found["uncertainty"][:, k] for k, name in enumerate(self.model.columns)}
+        return Answers(found["probabilities"], uncertainty, found.get("answered"))
