@@ -100,8 +100,8 @@ def write_program(path: Path, graph: Graph, model: Model, config: Config, agree:
 
     def ask(inputs: Any, seed: int) -> dict[str, Any]:
         with torch.no_grad():
-            given = ready(torch.from_numpy(inputs), torch.tensor(seed))._asdict()
-        return {name: value.numpy() for name, value in given.items() if value is not None}
+            given = ready(torch.from_numpy(inputs), torch.tensor(seed))
+        return {name: value.numpy() for name, value in zip(graph.names, given, strict=True)}
 
     found = agree(ask)
     found.check()

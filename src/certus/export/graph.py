@@ -95,7 +95,16 @@ class Graph(nn.Module):
     def sides(self, x: Tensor) -> list[Tensor]:
         return [x, x.flip(-1)] if self.mirror else [x]
 
-    def forward(self, images: Tensor, seed: Tensor) -> Answers:
+    @property
+    def names(self) -> list[str]:
+        """Of the outputs."""
+        return [name for name in Answers._fields if name != "answered" or self.decides]
+
+    def forward(self, images: Tensor, seed: Tensor) -> tuple[Tensor, ...]:
+        """The outputs, in the order of `names`."""
+        return tuple(value for value in self.answer(images, seed) if value is not None)
+
+    def answer(self, images: Tensor, seed: Tensor) -> Answers:
         x = self.normalised(self.fit(images))
         views = self.sides(x)
         clean, drawn = [], []
@@ -111,18 +120,17 @@ class Graph(nn.Module):
         if len(self.witnesses):
             other = mean([mean([net(view).softmax(1) for view in views]) for net in self.witnesses])
             found.append(entropy(mean([p, other])))
-        return self.answers(p, torch.stack(found, 1))
+        return self.decided(p, torch.stack(found, 1))
 
     def drawn(self, rest: nn.Module, trunks: list[Tensor], seed: Tensor) -> Tensor:
         """(T, N, C); every other draw is of the mirror image, if there is one."""
-        shared = torch.stack(trunks)  # (1 or 2, N, …)
-        which = torch.arange(self.count) % len(trunks)
+        shared = torch.cat([trunks[t % len(trunks)] for t in range(self.count)])  # (T·N, …)
         self.draws.seed, self.draws.count = seed, self.count
-        p = rest(shared[which].flatten(0, 1)).softmax(1)  # (T·N, C)
+        p = rest(shared).softmax(1)  # (T·N, C)
         self.draws.seed = None
-        return p.unflatten(0, (self.count, -1))
+        return p.reshape(self.count, -1, p.shape[1])
 
-    def answers(self, p: Tensor, uncertainty: Tensor) -> Answers:
+    def decided(self, p: Tensor, uncertainty: Tensor) -> Answers:
         known, label = self.calibration, p.argmax(1)
         if known:
             p = (p.clamp(min=TINY).log() / known.temperature).softmax(1)

@@ -13,6 +13,9 @@ The masks of a draw are the same for every picture. So an answer does not depend
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 import torch
 from torch import Tensor, nn
 
@@ -26,11 +29,17 @@ def fifth_power(x: Tensor) -> Tensor:
     return square * square % P * x % P
 
 
-def mixed(seed: Tensor, site: int, count: int) -> Tensor:
-    """(count,) int64, as if drawn from 0 … P − 1."""
+def mixed(seed: Tensor, site: int, shape: Sequence[int]) -> Tensor:
+    """int64 of this shape, as if drawn from 0 … P − 1.
+
+    a·i + k is a sum over the axes, from the key on, so that a file need not hold all a·i as constants.
+    """
     key = fifth_power((seed % P * SITE + 1 + 7919 * site) % P)
-    x = fifth_power((torch.arange(count) * A + key) % P)
-    return fifth_power((x * B + key * SITE) % P)
+    x, stride = key, prod(shape)
+    for length in shape:
+        stride //= length
+        x = x[..., None] + torch.arange(length) * (stride * A)
+    return fifth_power((fifth_power(x % P) * B + key * SITE) % P)
 
 
 class Draws:
@@ -55,11 +64,11 @@ class MaskedDropout(nn.Module):
         if self.draws.seed is None or self.p == 0:
             return x
         shape, count = x.shape[1:], self.draws.count
-        h = mixed(self.draws.seed, self.site, count * shape.numel())
-        mask = ((h >= round(self.p * P)).to(x.dtype) / (1 - self.p)).view(count, 1, *shape)
+        h = mixed(self.draws.seed, self.site, (count, *shape))
+        mask = ((h >= round(self.p * P)).to(x.dtype) / (1 - self.p))[:, None]
         if self.draws.only is not None:
             return x * mask[self.draws.only]
-        return (x.unflatten(0, (count, -1)) * mask).flatten(0, 1)
+        return (x.reshape(count, -1, *shape) * mask).reshape(-1, *shape)
 
 
 def with_masks(net: nn.Module, draws: Draws) -> nn.Module:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch.export import Dim, ExportedProgram
 
 from certus.errors import UsageError
-from certus.export.graph import Answers, Graph
+from certus.export.graph import Graph
 from certus.model import Model
 
 KEY = "certus"  # of the metadata
@@ -51,13 +51,12 @@ def onnx_model(graph: Graph, model: Model, about: Mapping[str, Any]) -> Any:
     """The `onnx.ModelProto` of a graph."""
     import onnx
 
-    names = [name for name in Answers._fields if name != "answered" or graph.decides]
     with quiet(), torch.no_grad():
         made = torch.onnx.export(
             program(graph, model),
             dynamo=True,
             input_names=[input_name(graph), "seed"],
-            output_names=names,
+            output_names=graph.names,
             verbose=False,
             external_data=False,
         )
