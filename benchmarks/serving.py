@@ -1,7 +1,7 @@
 """What `certus serve` does under load, on this machine alone.
 
     python benchmarks/serving.py RUN                    pictures per second and latency, against a plain loop
-    python benchmarks/serving.py RUN --onnx MODEL       the same for an exported model
+    python benchmarks/serving.py RUN --onnx             the same for the exported model too
     python benchmarks/serving.py RUN --soak 10          ten minutes of load: does the memory grow?
     python benchmarks/serving.py RUN --fuzz 10000       malformed requests beside good ones
     python benchmarks/serving.py RUN --kill 5           kill and restart under load, five times
@@ -20,6 +20,7 @@ import socket
 import statistics
 import time
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from malformed import picture, raw, request
 
 import certus
 from certus.data.decode import as_channels, decode_bytes, quiet
+from certus.export import export
 from certus.training.run_folder import RunFolder
 
 CONCURRENCY = (1, 8, 64)
@@ -51,11 +53,18 @@ def plain_loop(run: Path, files: list[bytes], draws: int, seconds: float) -> flo
     return rate
 
 
-def speed(run: Path, onnx: Path | None, files: list[bytes], seconds: float, rounds: int) -> list[dict[str, Any]]:
+def exported(run: Path, draws: int) -> Path:
+    """The run as an ONNX file."""
+    file = Path(mkdtemp()) / f"{run.name}-{draws}.onnx"
+    export(run, file, draws=draws)
+    return file
+
+
+def speed(run: Path, onnx: bool, files: list[bytes], seconds: float, rounds: int) -> list[dict[str, Any]]:
     requests = [form(data) for data in files]
     rows: list[dict[str, Any]] = []
     for draws in (0, 10):
-        arms = {"torch": run} | ({"onnx": onnx} if onnx else {})
+        arms = {"torch": run} | ({"onnx": exported(run, draws)} if onnx else {})
         for name, model in arms.items():
             found: dict[int, list[tuple[float, float, Load]]] = {n: [] for n in CONCURRENCY}
             with served(model, "--draws", str(draws), "--threads", "1") as service:
@@ -199,7 +208,7 @@ def kills(run: Path, requests: list[bytes], times: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--onnx", type=Path)
+    parser.add_argument("--onnx", action="store_true")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak", type=float, metavar="MINUTES")
@@ -213,7 +222,7 @@ def main() -> None:
     requests = [form(data) for data in files]
     found: Any
     if given.soak:
-        with served(given.onnx or given.run, "--threads", "1") as service:
+        with served(exported(given.run, 10) if given.onnx else given.run, "--threads", "1") as service:
             found = soak(service, requests, given.soak)
     elif given.fuzz:
         import base64

@@ -38,7 +38,7 @@ def as_files(*pictures: bytes) -> list[tuple[str, tuple[str, bytes]]]:
 
 
 class Brightness:
-    """Answers the class that has the last digit of a picture's brightness as its number. Above `limit` it is not sure."""
+    """Answers the class whose number is the brightness of a picture. Above `limit` it is not sure."""
 
     threads = 1
 
