@@ -22,7 +22,7 @@ LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?\)")
 def on_files(files: Files, *, config: Any) -> Files:
     outside = [ROOT / name for name in TOP if name != "README.md"]
     outside += [path for path in sorted((ROOT / "results").rglob("*")) if path.suffix in PUBLISHED]
-    outside += sorted((ROOT / "examples").glob("*.py"))
+    outside += sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
     for path in outside:
         files.append(File.generated(config, site_path(path), abs_src_path=str(path)))
     return files

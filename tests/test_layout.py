@@ -9,7 +9,7 @@ import certus
 
 ROOT = Path(certus.__file__).parent
 ORDER = """errors text writing randomness data networks views certainty core teachers methods optimisers config training
-model onnx export features classifier report review experiments api cli __main__""".split()
+model onnx export features classifier report review serving experiments api cli __main__""".split()
 
 
 def position(module: str) -> int:

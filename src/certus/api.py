@@ -20,6 +20,7 @@ from certus.model import Model, load
 from certus.report.statistics import Comparison
 from certus.training.build import build
 from certus.training.calibrating import validation_part, write_calibration
+from certus.training.card import write_card
 from certus.training.continuing import inherited
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
@@ -246,6 +247,8 @@ def calibrate(
     )
     if isinstance(found, Calibration):
         write_calibration(run, found)
+        if run.finished():
+            write_card(run)
         return found
     raise CertusError(no_promise(found, len(part), error, confidence))
 

@@ -18,6 +18,7 @@ import pytest
 
 import certus
 from certus.__main__ import main
+from certus.cli.main import COMMANDS
 from certus.config import Config
 from certus.methods import METHODS
 
@@ -133,21 +134,6 @@ def test_every_flag_in_backticks_exists(page: Path) -> None:
         if flag not in known:
             known |= {flag for name in COMMANDS for flag in FLAG.findall(help_text(name))}
         assert flag in known, span
-
-
-COMMANDS = (
-    "train",
-    "pretrain",
-    "compare",
-    "report",
-    "paper",
-    "evaluate",
-    "export",
-    "calibrate",
-    "predict",
-    "methods",
-    "data",
-)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "methods.md"], ids=lambda page: page.name)

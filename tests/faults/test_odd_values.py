@@ -98,6 +98,8 @@ FIRST = {  # words that a command needs, so that it is quick and trains nothing 
     "export": ["missing-run"],
     "predict": ["missing-run", "."],
     "report": ["missing-run"],
+    "serve": ["missing-run"],
+    "card": ["missing-run"],
 }
 
 

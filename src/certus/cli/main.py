@@ -26,6 +26,8 @@ COMMANDS = {  # each is a module of this package, imported when it is needed
     "calibrate": "Find when a run may answer, for a wanted share of wrong answers.",
     "predict": "Label pictures with a trained run and say how certain each answer is.",
     "review": "Label pictures in the browser: what is unsure, suspect or certain; then train again.",
+    "serve": "Answer pictures over HTTP: a page for people, JSON for programs.",
+    "card": "Print the card of a model: data, errors, certainty, licence, and what it was not tested on.",
     "methods": "List the methods, or explain one.",
     "data": "List the data sets, or download one.",
 }

@@ -78,8 +78,8 @@ def decode(path: Path, size: int, fit: str = "crop") -> NDArray[np.uint8]:
         return decode_bytes(data, size, fit).pixels
 
 
-def decode_bytes(data: bytes, size: int, fit: str = "crop") -> Decoded:
-    """Like `decode`, from a file's content. Pillow may warn, so call it within `quiet`."""
+def decode_bytes(data: bytes, size: int, fit: str = "crop", most: int | None = None) -> Decoded:
+    """Like `decode`, from a file's content, of `most` pixels. Pillow may warn, so call it within `quiet`."""
     need_pillow()
     from PIL import Image, UnidentifiedImageError
 
@@ -88,7 +88,7 @@ def decode_bytes(data: bytes, size: int, fit: str = "crop") -> Decoded:
     try:
         with Image.open(BytesIO(data), formats=formats()) as image:
             width, height = image.size
-            with pixels_in_use.take(check_pixels(width, height), most_pixels()):
+            with pixels_in_use.take(check_pixels(width, height, most), most_pixels()):
                 small, exif, transparent = reduced(image, size, fit)
             if exif >= 5:  # rotated by a quarter
                 width, height = height, width

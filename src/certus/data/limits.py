@@ -56,12 +56,12 @@ def check_file(path: Path) -> int:
     return state.st_size
 
 
-def check_pixels(width: int, height: int) -> int:
-    """The number of pixels; refuses a picture that has too many."""
-    if (pixels := width * height) > (most := most_pixels()):
-        raise Unreadable(
-            f"it has {width:,} × {height:,} pixels, and the limit is {most:,} in all (CERTUS_MAX_PIXELS sets another)"
-        )
+def check_pixels(width: int, height: int, most: int | None = None) -> int:
+    """The number of pixels; refuses a picture that has more than `most`, or than the usual limit."""
+    usual = most_pixels()
+    if (pixels := width * height) > (allowed := min(most or usual, usual)):
+        other = " (CERTUS_MAX_PIXELS sets another)" if allowed == usual else ""
+        raise Unreadable(f"it has {width:,} × {height:,} pixels, and the limit is {allowed:,} in all{other}")
     return pixels
 
 

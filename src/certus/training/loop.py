@@ -24,6 +24,7 @@ from certus.networks.roles import role
 from certus.randomness import untouched_generator
 from certus.training import checkpoint
 from certus.training.artefacts import sealed, tensor_bytes
+from certus.training.card import write_card
 from certus.training.evaluation import answers
 from certus.training.identity import check_identity, identity
 from certus.training.lock import Lock, locked
@@ -263,5 +264,6 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }
-    put_json(folder.result, sealed(result))
+    write_card(folder, result, len(run.validation) or None)
+    put_json(folder.result, sealed(result))  # the last file: with it the run is finished
     return result

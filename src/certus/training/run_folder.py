@@ -10,6 +10,7 @@ predictions.safetensors   the answers to the test images
 trunk.safetensors         with `depth` head, the part of the network that does not learn
 unlabelled.safetensors    the answers to the run's unlabelled images, written by `answer_unlabelled`
 calibration.json          when the run answers, written by `certus calibrate`
+model-card.json, .md      what the model is, for those who use it (`certus card`)
 result.json               the test error, read once, at the end
 """
 
