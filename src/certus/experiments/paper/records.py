@@ -140,7 +140,7 @@ def settings_text(config: Config) -> str:
     usual = flat(resolve(named)) | {"network": ""}
     own = {k: v for k, v in flat(config).items() if k not in (*TASK, "method", "steps") and v != usual[k]}
     if "init" in own:
-        own["init"] = Path(own["init"]).name  # not the folder of this machine
+        own["init"] = ",".join(Path(start).name for start in own["init"].split(","))  # not the folders of this machine
     return " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in own.items())
 
 
