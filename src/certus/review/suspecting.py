@@ -14,7 +14,7 @@ from certus.errors import UsageError
 from certus.randomness import seed_of
 
 NEAR = 1e-6  # probabilities that differ by less are equal
-FOLDS, PENALTY = 5, 1.0
+FOLDS, PENALTY = 5, 1.0  # the penalty is for features of length 1 (docs/review.md)
 Array = NDArray[np.float64]
 
 
@@ -75,7 +75,12 @@ def thresholds(p: Array, y: NDArray[np.int64]) -> Array:
 
 
 def held_out_probabilities(
-    features: ArrayLike, labels: ArrayLike, classes: int | None = None, folds: int = FOLDS, seed: int = 0
+    features: ArrayLike,
+    labels: ArrayLike,
+    classes: int | None = None,
+    folds: int = FOLDS,
+    seed: int = 0,
+    cleaned: bool = True,
 ) -> Array:
     """The answers of logistic regression to labelled pictures that it was not fitted on, fold by fold.
 
@@ -84,19 +89,21 @@ def held_out_probabilities(
     features : array of shape (N, D)
         They must not come from a network that has learnt these labels: it knows the wrong ones by heart.
     labels : array of shape (N,)
-        0 … C − 1, or −1 for a picture without a label, which only gets answers.
+        0 … C − 1, or −1 for a picture without a label.
     classes : int
         C; without it, one more than the largest label.
     folds : int
         Parts of the labelled pictures. Each is answered by a model that has seen the others.
     seed : int
         Of the folds.
+    cleaned : bool
+        Fit a second time, without the labels that the first time finds suspect.
 
     Returns
     -------
     array of shape (N, C)
-        A picture that is alone in its class cannot be checked. Its label has probability 1. A picture without a label
-        has the mean of all models.
+        A picture that is alone in its class cannot be checked: its label has probability 1. Every class is equally
+        likely for a picture without a label.
 
     Examples
     --------
@@ -106,25 +113,42 @@ def held_out_probabilities(
     [0, 0, 0, 1, 1, 1]
     """
     x, y = np.asarray(features, dtype=np.float32), np.asarray(labels, dtype=np.int64)
-    if x.ndim != 2 or y.shape != x.shape[:1]:
-        raise UsageError(f"`features` (N, D) and `labels` (N,) do not fit: their shapes are {x.shape} and {y.shape}.")
+    if x.ndim != 2 or y.shape != x.shape[:1] or not np.isfinite(x).all():
+        raise UsageError(
+            f"`features` (N, D) must be finite and fit `labels` (N,), but their shapes are {x.shape} and {y.shape}."
+        )
     if folds < 2:
         raise UsageError(f"`folds` must be at least 2, but is {folds}.")
     known = y >= 0
     if len(np.unique(y[known])) < 2:
         raise UsageError("Labels of at least two classes are needed to find suspect ones.")
-    x = scaled(x)
     count = int(y.max()) + 1 if classes is None else classes
-    fold = in_folds(y, folds, seed)
-    p = np.zeros((len(y), count))
-    for k in range(folds):
-        seen = known & (fold != k)
+    p = np.full((len(y), count), 1 / count)
+    x, y, fold = scaled(x[known]), y[known], in_folds(y[known], folds, seed)
+    p[known] = by_folds(x, y, fold, count, np.ones(len(y), bool))
+    if cleaned:
+        p[known] = by_folds(x, y, fold, count, trusted(p[known], y))
+    return p
+
+
+def trusted(p: Array, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(N,) which labels are not suspect; all of a class of which fewer than two would be left."""
+    kept = ~contradicted(p, y)
+    left = np.bincount(y, kept, p.shape[1])
+    return kept | (left[y] < 2)
+
+
+def by_folds(
+    x: NDArray[np.float32], y: NDArray[np.int64], fold: NDArray[np.int64], classes: int, used: NDArray[np.bool_]
+) -> Array:
+    """(N, C) the answers to each fold of a model that was fitted on the `used` pictures of the others."""
+    p = np.zeros((len(y), classes))
+    for k in np.unique(fold):
+        asked, seen = fold == k, used & (fold != k)
         model = LogisticRegression(C=1 / PENALTY, max_iter=300, tol=1e-3).fit(x[seen], y[seen])
-        p[np.ix_(known & (fold == k), model.classes_)] = model.predict_proba(x[known & (fold == k)])
-        if not known.all():
-            p[np.ix_(~known, model.classes_)] += model.predict_proba(x[~known]) / folds
-    alone = known & (np.bincount(y[known], minlength=count)[y] == 1)
-    p[alone] = np.eye(count)[y[alone]]
+        p[np.ix_(asked, model.classes_)] = model.predict_proba(x[asked])
+    alone = np.bincount(y, minlength=classes)[y] == 1
+    p[alone] = np.eye(classes)[y[alone]]
     return p
 
 
