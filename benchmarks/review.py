@@ -19,6 +19,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from sklearn.preprocessing import StandardScaler
 
 from certus.randomness import seed_of
 from certus.review.choosing import STRATEGIES, label_next
-from certus.review.suspecting import find_suspects, held_out_probabilities, scaled
+from certus.review.suspecting import find_suspects, held_out_probabilities, log_odds, scaled
 
 FIRST, EACH, ROUNDS = 5, 50, 5  # labels of each class at the start, labels of a round, rounds
 LABELLED = 1_000  # labels among which suspects are sought
@@ -111,11 +112,11 @@ def most_similar(data: Frozen) -> Array:
     return apart.argmin(1)
 
 
-def by_certus(x: Array, labels: Array, seed: int) -> tuple[Array, Array]:
+def by_certus(x: Array, labels: Array, seed: int, rule: str = "ranked") -> tuple[Array, Array]:
     p = held_out_probabilities(x, labels, seed=seed)
     found = np.zeros(len(labels), bool)
-    found[find_suspects(p, labels)] = True
-    return found, -margins(p, labels)
+    found[find_suspects(p, labels, rule)] = True
+    return found, log_odds(p, labels)
 
 
 def by_cleanlab(x: Array, labels: Array, seed: int, p: Array | None = None) -> tuple[Array, Array]:
@@ -144,16 +145,9 @@ def by_loss(x: Array, labels: Array, seed: int) -> tuple[Array, Array]:
     return np.argsort(np.argsort(-loss, kind="stable")) < count, loss
 
 
-def margins(p: Array, labels: Array) -> Array:
-    """p of the label − p of the most likely other class."""
-    own = p[np.arange(len(labels)), labels]
-    others = p.copy()
-    others[np.arange(len(labels)), labels] = -1
-    return own - others.max(1)
-
-
 WAYS: dict[str, Suspicion] = {
     "certus": by_certus,
+    "certus, confident": partial(by_certus, rule="confident"),
     "cleanlab": by_cleanlab,
     "cleanlab, plain regression": by_plain_cleanlab,
     "training loss": by_loss,
@@ -175,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/review"))
     parser.add_argument("--cache", type=Path, default=Path("runs/review"), help="where features are kept")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--report", action="store_true", help="only print the tables and draw the figure")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)

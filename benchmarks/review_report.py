@@ -16,9 +16,12 @@ from certus.report.text_table import TextTable, spread_text
 
 NAMES = {"svhn": "SVHN", "cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 ARMS = ("certus", "uncertain", "random")
-WAYS = ("certus", "cleanlab", "cleanlab, plain regression", "training loss")
+WAYS = ("certus", "certus, confident", "cleanlab", "cleanlab, plain regression", "training loss")
 NOISES = ("random 10 %", "random 20 %", "random 30 %", "similar 20 %")
-COLOURS = dict(zip((*ARMS, *WAYS[1:]), ("#0b6e4f", "#c8553d", "#7a7a7a", "#c8553d", "#e0a458", "#7a7a7a"), strict=True))
+GREEN, LIGHT, RED, AMBER, GREY = "#0b6e4f", "#7fc8a9", "#c8553d", "#e0a458", "#7a7a7a"
+COLOURS = dict(zip(ARMS, (GREEN, RED, GREY), strict=True)) | dict(
+    zip(WAYS, (GREEN, LIGHT, RED, AMBER, GREY), strict=True)
+)
 
 
 def tables(rounds: Sequence[Row], suspects: Sequence[Row]) -> dict[str, TextTable]:

@@ -72,9 +72,9 @@ def to_label(found: Reviewed, n: int, strategy: str = "certus") -> tuple[Item, .
 
 def to_accept(found: Reviewed) -> tuple[Item, ...]:
     """The pictures without a label whose answer is certain."""
-    answers = found.answers
-    if not len(answers):
+    if not len(found.free):
         return ()
+    answers = found.answers
     rows, rank = find_certain(answers.probabilities, answers.uncertainty[answers.metric]), answers.rank()
     return tuple(
         Item(*answer_of(found, i), f"more certain than {1 - rank[i] / len(answers):.0%} of the answers") for i in rows

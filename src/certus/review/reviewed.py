@@ -69,7 +69,7 @@ class Reviewed:
         draws = 0 if model.witnesses else self.draws
         answers, opinions = [], []
         with threads(self.config.threads), untouched_generator():
-            for done in range(0, max(1, total), BATCH):
+            for done in range(0, total, BATCH):
                 x = self.inputs(self.free[done : done + BATCH])
                 answers.append(model.answer(x, draws, self.config.seed))
                 opinion = answers[-1].probabilities

@@ -1,7 +1,8 @@
-"""Suspect labels: those that a model contradicts which has not seen them (confident learning).
+"""Suspect labels: those that a model contradicts which has not seen them.
 
-t_c = mean of p_ic over the pictures with label c. Class c is confident for picture i if p_ic ≥ t_c. A label is suspect
-if it is not the confident class (with several: the most likely class), nor the most likely one.
+Confident learning says how many: t_c = mean of p_ic over the pictures with label c. Class c is confident for picture i
+if p_ic ≥ t_c. A label is contradicted if it is not the confident class (with several: the most likely class), nor the
+most likely one. The order says which: by log p of the most likely other class − log p of the label.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
-from certus.errors import UsageError
+from certus.errors import UsageError, unknown
 from certus.randomness import seed_of
 
+RULES = ("ranked", "confident")
 NEAR = 1e-6  # probabilities that differ by less are equal
 FOLDS, PENALTY = 5, 1.0  # the penalty is for features of length 1 (docs/review.md)
 Array = NDArray[np.float64]
 
 
-def find_suspects(probabilities: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
-    """The pictures whose label is probably wrong, most suspect first: by p of the label − p of the most likely class.
+def find_suspects(probabilities: ArrayLike, labels: ArrayLike, rule: str = "ranked") -> NDArray[np.int64]:
+    """The pictures whose label is probably wrong, most suspect first.
 
     Parameters
     ----------
@@ -27,6 +29,9 @@ def find_suspects(probabilities: ArrayLike, labels: ArrayLike) -> NDArray[np.int
         Of a model that has not seen the label of the picture in question, as `certus.held_out_probabilities` gives.
     labels : array of shape (N,)
         0 … C − 1, or −1 for a picture without a label.
+    rule : str
+        confident: the labels that confident learning finds. ranked: as many, but those whose label is the least likely
+        beside another class. More of these are wrong (docs/review.md).
 
     Returns
     -------
@@ -40,10 +45,13 @@ def find_suspects(probabilities: ArrayLike, labels: ArrayLike) -> NDArray[np.int
     [2]
     """
     p, y = checked(probabilities, labels)
+    if rule not in RULES:
+        raise unknown("rule", rule, RULES)
     rows = np.flatnonzero(y >= 0)
-    suspect = rows[contradicted(p[rows], y[rows])]
-    margin = p[suspect, y[suspect]] - p[suspect].max(1)
-    return suspect[np.argsort(margin, kind="stable")]
+    p, y = p[rows], y[rows]
+    found, doubt = contradicted(p, y), log_odds(p, y)
+    order = np.argsort(-doubt, kind="stable")
+    return rows[order[found[order]] if rule == "confident" else order[: found.sum()]]
 
 
 def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
@@ -62,10 +70,17 @@ def contradicted(p: Array, y: NDArray[np.int64]) -> NDArray[np.bool_]:
     confident = p >= thresholds(p, y) - NEAR
     count = confident.sum(1)
     guess = np.where(count > 1, p.argmax(1), confident.argmax(1))
-    given = p[np.arange(len(y)), y]
     raised = p.copy()
-    raised[np.arange(len(y)), y] = given + NEAR
+    raised[np.arange(len(y)), y] += NEAR
     return (count > 0) & (guess != y) & (raised.argmax(1) != y)
+
+
+def log_odds(p: Array, y: NDArray[np.int64]) -> Array:
+    """(N,) log p of the most likely other class − log p of the label; probabilities below NEAR count as that."""
+    each = np.arange(len(y))
+    own, others = p[each, y], p.copy()
+    others[each, y] = 0.0
+    return np.log(np.maximum(others.max(1), NEAR)) - np.log(np.maximum(own, NEAR))
 
 
 def thresholds(p: Array, y: NDArray[np.int64]) -> Array:
