@@ -169,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/review"))
     parser.add_argument("--cache", type=Path, default=Path("runs/review"), help="where features are kept")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--report", action="store_true", help="only print the tables and draw the figure")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)

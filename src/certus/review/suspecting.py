@@ -2,7 +2,8 @@
 
 Confident learning says how many: t_c = mean of p_ic over the pictures with label c. Class c is confident for picture i
 if p_ic ≥ t_c. A label is contradicted if it is not the confident class (with several: the most likely class), nor the
-most likely one. The order says which: by log p of the most likely other class − log p of the label.
+most likely one. The order says which: by log p of the most likely other class − log p of the label. What is plainly
+another class (p ≥ 0.8) is always among them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from certus.errors import UsageError, unknown
 from certus.randomness import seed_of
 
 RULES = ("ranked", "confident")
+PLAIN = 0.8  # the probability of another class that makes a label suspect in any case
 NEAR = 1e-6  # probabilities that differ by less are equal
 FOLDS, PENALTY = 5, 1.0  # the penalty is for features of length 1 (docs/review.md)
 Array = NDArray[np.float64]
@@ -31,7 +33,8 @@ def find_suspects(probabilities: ArrayLike, labels: ArrayLike, rule: str = "rank
         0 … C − 1, or −1 for a picture without a label.
     rule : str
         confident: the labels that confident learning finds. ranked: as many, but those whose label is the least likely
-        beside another class. More of these are wrong (docs/review.md).
+        beside another class, and every label beside which another class has a probability of 0.8. More of these are
+        wrong (docs/review.md).
 
     Returns
     -------
@@ -49,9 +52,13 @@ def find_suspects(probabilities: ArrayLike, labels: ArrayLike, rule: str = "rank
         raise unknown("rule", rule, RULES)
     rows = np.flatnonzero(y >= 0)
     p, y = p[rows], y[rows]
-    found, doubt = contradicted(p, y), log_odds(p, y)
-    order = np.argsort(-doubt, kind="stable")
-    return rows[order[found[order]] if rule == "confident" else order[: found.sum()]]
+    found = contradicted(p, y)
+    order = np.argsort(-log_odds(p, y), kind="stable")
+    if rule == "ranked":
+        many = found.sum()
+        found = (p.argmax(1) != y) & (p.max(1, initial=0.0) >= PLAIN)
+        found[order[:many]] = True
+    return rows[order[found[order]]]
 
 
 def checked(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
