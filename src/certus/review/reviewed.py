@@ -20,7 +20,6 @@ from certus.data.descriptors import describe
 from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.model import Model, Prediction, load
-from certus.networks import has_weights
 from certus.networks.modes import evaluating
 from certus.networks.weights import available
 from certus.randomness import untouched_generator
@@ -120,7 +119,7 @@ class Reviewed:
         """Of ImageNet weights: the run's own, or others if they are at hand and the pictures are not too many."""
         if isinstance(self.model.trunk, Trunk):
             return self.model.trunk, self.config
-        if has_weights(self.config.network) and self.config.weights == "imagenet":
+        if available(self.config.network) and self.config.weights == "imagenet":
             return trunk_of(self.config, self.data), self.config
         shape = self.data.shape
         if count > MOST_EMBEDDED or not available(KNOWN_TRUNK) or shape[0] not in (1, 3) or min(shape[1:]) < SMALLEST:
