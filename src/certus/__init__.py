@@ -18,6 +18,10 @@ __all__ = [
     "__version__",
     "calibrate",
     "compare",
+    "find_certain",
+    "find_suspects",
+    "held_out_probabilities",
+    "label_next",
     "load",
     "register",
     "train",
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from certus.features import Features
     from certus.methods import register
     from certus.model import Model, Prediction, load
+    from certus.review.accepting import find_certain
+    from certus.review.choosing import label_next
+    from certus.review.suspecting import find_suspects, held_out_probabilities
 
 HOMES = {
     "Classifier": "certus.classifier",
@@ -37,6 +44,10 @@ HOMES = {
     "Prediction": "certus.model",
     "calibrate": "certus.api",
     "compare": "certus.api",
+    "find_certain": "certus.review.accepting",
+    "find_suspects": "certus.review.suspecting",
+    "held_out_probabilities": "certus.review.suspecting",
+    "label_next": "certus.review.choosing",
     "load": "certus.model",
     "register": "certus.methods",
     "train": "certus.api",

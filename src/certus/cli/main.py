@@ -28,6 +28,8 @@ COMMANDS = {  # each is a module of this package, imported when it is needed
     "review": "Label pictures in the browser: what is unsure, suspect or certain; then train again.",
     "serve": "Answer pictures over HTTP: a page for people, JSON for programs.",
     "card": "Print the card of a model: data, errors, certainty, licence, and what it was not tested on.",
+    "next": "List the pictures that a person should label next, best first.",
+    "suspects": "List the labels that are probably wrong, most suspect first.",
     "methods": "List the methods, or explain one.",
     "data": "List the data sets, or download one.",
 }

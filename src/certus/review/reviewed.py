@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from certus.data.descriptors import describe
 from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.model import Model, Prediction, load
-from certus.networks import has_weights
 from certus.networks.modes import evaluating
 from certus.networks.weights import available
 from certus.randomness import untouched_generator
@@ -55,25 +54,29 @@ class Reviewed:
 
     @cached_property
     def answers(self) -> Prediction:
-        """The model's answers to them, in that order; draws are only made if they rank better than what is there."""
-        draws = 0 if self.model.witnesses else self.draws
-        model = replace(self.model, trunk=None)
-        parts = []
+        """The model's answers to them, in that order; draws are made only if they rank better than what is there."""
+        return self.asked[0]
+
+    @property
+    def opinions(self) -> NDArray[np.float32]:
+        """(n, C) the mean of these answers and of the witness's, if there is one: where they differ, it is in doubt."""
+        return self.asked[1]
+
+    @cached_property
+    def asked(self) -> tuple[Prediction, NDArray[np.float32]]:
+        model, total = replace(self.model, trunk=None), len(self.free)
+        draws = 0 if model.witnesses else self.draws
+        answers, opinions = [], []
         with threads(self.config.threads), untouched_generator():
-            for done in range(0, len(self.free), BATCH):
-                parts.append(model.answer(self.inputs(self.free[done : done + BATCH]), draws, self.config.seed))
-                self.listen(min(done + BATCH, len(self.free)), len(self.free))
-        names = parts[0].uncertainty if parts else ("confidence",)
-        return Prediction(
-            labels=np.concatenate([np.empty(0, np.int64), *(p.labels for p in parts)]),
-            probabilities=np.concatenate(
-                [np.empty((0, len(model.classes)), np.float32), *(p.probabilities for p in parts)]
-            ),
-            uncertainty={
-                name: np.concatenate([np.empty(0, np.float32), *(p.uncertainty[name] for p in parts)]) for name in names
-            },
-            classes=model.classes,
-        )
+            for done in range(0, total, BATCH):
+                x = self.inputs(self.free[done : done + BATCH])
+                answers.append(model.answer(x, draws, self.config.seed))
+                opinion = answers[-1].probabilities
+                if model.witnesses:
+                    opinion = (opinion + model.mean_answer(model.witnesses, x).numpy()) / 2
+                opinions.append(opinion)
+                self.listen(min(done + BATCH, total), total)
+        return joined(answers), np.concatenate(opinions)
 
     def inputs(self, rows: NDArray[np.int64]) -> Tensor:
         """What the networks see of these pictures: pixels, or features that are embedded once."""
@@ -116,13 +119,24 @@ class Reviewed:
         """Of ImageNet weights: the run's own, or others if they are at hand and the pictures are not too many."""
         if isinstance(self.model.trunk, Trunk):
             return self.model.trunk, self.config
-        if has_weights(self.config.network) and self.config.weights == "imagenet":
+        if available(self.config.network) and self.config.weights == "imagenet":
             return trunk_of(self.config, self.data), self.config
         shape = self.data.shape
         if count > MOST_EMBEDDED or not available(KNOWN_TRUNK) or shape[0] not in (1, 3) or min(shape[1:]) < SMALLEST:
             return None
         config = replace(self.config, network=KNOWN_TRUNK, weights="imagenet")
         return Trunk(KNOWN_TRUNK, shape, brightest(self.data.train.images), "imagenet"), config
+
+
+def joined(parts: Sequence[Prediction]) -> Prediction:
+    """The answers to several batches as one."""
+    names = parts[0].uncertainty
+    return Prediction(
+        labels=np.concatenate([part.labels for part in parts]),
+        probabilities=np.concatenate([part.probabilities for part in parts]),
+        uncertainty={name: np.concatenate([part.uncertainty[name] for part in parts]) for name in names},
+        classes=parts[0].classes,
+    )
 
 
 def review(run: str | Path, draws: int = 10, listen: Listen = lambda *_: None) -> Reviewed:
