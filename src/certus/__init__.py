@@ -10,7 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Classifier", "Features", "Model", "Prediction", "__version__", "compare", "load", "register", "train"]
+__all__ = [
+    "Classifier",
+    "Features",
+    "Model",
+    "Prediction",
+    "__version__",
+    "compare",
+    "find_certain",
+    "find_suspects",
+    "held_out_probabilities",
+    "label_next",
+    "load",
+    "register",
+    "train",
+]
 
 if TYPE_CHECKING:
     from certus.api import compare, train
@@ -18,6 +32,9 @@ if TYPE_CHECKING:
     from certus.features import Features
     from certus.methods import register
     from certus.model import Model, Prediction, load
+    from certus.review.accepting import find_certain
+    from certus.review.choosing import label_next
+    from certus.review.suspecting import find_suspects, held_out_probabilities
 
 HOMES = {
     "Classifier": "certus.classifier",
@@ -25,6 +42,10 @@ HOMES = {
     "Model": "certus.model",
     "Prediction": "certus.model",
     "compare": "certus.api",
+    "find_certain": "certus.review.accepting",
+    "find_suspects": "certus.review.suspecting",
+    "held_out_probabilities": "certus.review.suspecting",
+    "label_next": "certus.review.choosing",
     "load": "certus.model",
     "register": "certus.methods",
     "train": "certus.api",

@@ -24,6 +24,8 @@ COMMANDS = {  # each is a module of this package, imported when it is needed
     "evaluate": "Measure how good a run's answers are on test images.",
     "predict": "Label pictures with a trained run and say how certain each answer is.",
     "review": "Label pictures in the browser: what is unsure, suspect or certain; then train again.",
+    "next": "List the pictures that a person should label next, best first.",
+    "suspects": "List the labels that are probably wrong, most suspect first.",
     "methods": "List the methods, or explain one.",
     "data": "List the data sets, or download one.",
 }

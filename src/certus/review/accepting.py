@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from certus.errors import UsageError
 from certus.review.choosing import checked
 
-SURE, SHARE = 0.9, 0.5
+SURE, SHARE = 0.5, 0.5  # networks that learn from smoothed labels are never surer than 0.9 or so
 
 
 def find_certain(
@@ -44,10 +44,10 @@ def find_certain(
     >>> certus.find_certain([[0.99, 0.01], [0.95, 0.05], [0.4, 0.6], [0.0, 1.0]], [0.1, 0.2, 0.9, 0.0]).tolist()
     [3, 0]
     """
-    u, known = checked(uncertainty, labels)
-    p = np.asarray(probabilities, dtype=np.float64)
-    if p.ndim != 2 or len(p) != len(u):
-        raise UsageError(f"`probabilities` must have the shape ({len(u)}, C), but has {p.shape}.")
+    p, known = checked(probabilities, labels)
+    u = np.asarray(uncertainty, dtype=np.float64)
+    if u.shape != (len(p),) or not np.isfinite(u).all():
+        raise UsageError(f"`uncertainty` must be finite numbers of shape ({len(p)},), but its shape is {u.shape}.")
     if not (0 <= sure <= 1 and 0 <= share <= 1):
         raise UsageError(f"`sure` and `share` must be from 0 to 1, but are {sure:g} and {share:g}.")
     order = np.argsort(u, kind="stable")
@@ -57,4 +57,4 @@ def find_certain(
     for c in range(p.shape[1]):
         mine = order[answers[order] == c]
         kept[mine[: int(np.ceil(share * len(mine)))]] = True
-    return order[(kept & (p.max(1, initial=0.0) >= sure))[order]]
+    return order[(kept & (p.max(1) >= sure))[order]]

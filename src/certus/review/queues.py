@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certus.review.accepting import find_certain
-from certus.review.choosing import candidates, label_next
+from certus.review.choosing import ambivalence, label_next, of_every_kind
 from certus.review.reviewed import Listen, Reviewed, review
 from certus.review.suspecting import find_suspects, held_out_probabilities, scaled
 
@@ -62,26 +62,23 @@ def queues_of(found: Reviewed, n: int = 200, strategy: str = "certus") -> Look:
 
 def to_label(found: Reviewed, n: int, strategy: str = "certus") -> tuple[Item, ...]:
     """The n pictures without a label that are worth most."""
-    if strategy == "random":
-        rows = label_next(np.zeros(len(found.free)), n=n, strategy=strategy, seed=found.config.seed)
-        return tuple(Item(*answer_of(found, i), "drawn at random") for i in rows)
-    uncertainty = found.answers.uncertainty[found.answers.metric]
-    if strategy != "certus":
-        rows = label_next(uncertainty, n=n, strategy=strategy)
-        return tuple(Item(*answer_of(found, i), hesitation(found, i)) for i in rows)
-    likely = candidates(uncertainty.astype(np.float64), np.zeros(len(found.free), bool), n)
-    known = np.flatnonzero(found.labels >= 0)
-    features = found.learnt_features(np.concatenate([found.free[likely], known]))
-    u = np.concatenate([uncertainty[likely], np.zeros(len(known), np.float32)])
-    chosen = label_next(u, features, np.repeat([-1, 0], [len(likely), len(known)]), n, strategy)
-    return tuple(Item(*answer_of(found, i), hesitation(found, i)) for i in likely[chosen])
+    if not len(found.free):
+        return ()
+    if strategy == "certus":
+        doubt = np.zeros(len(found.labels))
+        doubt[found.free] = ambivalence(found.opinions)
+        chosen = of_every_kind(doubt, found.labels >= 0, found.learnt_features, n, found.config.seed)
+        rows = np.searchsorted(found.free, chosen)
+    else:
+        rows = label_next(found.opinions, n=n, strategy=strategy, seed=found.config.seed)
+    return tuple(Item(*answer_of(found, i), hesitation(found, i)) for i in rows)
 
 
 def to_accept(found: Reviewed) -> tuple[Item, ...]:
     """The pictures without a label whose answer is certain."""
-    answers = found.answers
-    if not len(answers):
+    if not len(found.free):
         return ()
+    answers = found.answers
     rows, rank = find_certain(answers.probabilities, answers.uncertainty[answers.metric]), answers.rank()
     return tuple(
         Item(*answer_of(found, i), f"more certain than {1 - rank[i] / len(answers):.0%} of the answers") for i in rows
@@ -95,7 +92,8 @@ def answer_of(found: Reviewed, i: int) -> tuple[int, int, float]:
 
 
 def hesitation(found: Reviewed, i: int) -> str:
-    p = found.answers.probabilities[i]
+    """The two most likely classes of the i-th picture without a label."""
+    p = found.opinions[i]
     first, second = np.argsort(-p, kind="stable")[:2]
     return f"{found.classes[first]} ({p[first]:.0%}) or {found.classes[second]} ({p[second]:.0%})"
 

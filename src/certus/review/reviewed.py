@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,25 +55,29 @@ class Reviewed:
 
     @cached_property
     def answers(self) -> Prediction:
-        """The model's answers to them, in that order; draws are only made if they rank better than what is there."""
-        draws = 0 if self.model.witnesses else self.draws
-        model = replace(self.model, trunk=None)
-        parts = []
+        """The model's answers to them, in that order; draws are made only if they rank better than what is there."""
+        return self.asked[0]
+
+    @property
+    def opinions(self) -> NDArray[np.float32]:
+        """(n, C) the mean of these answers and of the witness's, if there is one: where they differ, it is in doubt."""
+        return self.asked[1]
+
+    @cached_property
+    def asked(self) -> tuple[Prediction, NDArray[np.float32]]:
+        model, total = replace(self.model, trunk=None), len(self.free)
+        draws = 0 if model.witnesses else self.draws
+        answers, opinions = [], []
         with threads(self.config.threads), untouched_generator():
-            for done in range(0, len(self.free), BATCH):
-                parts.append(model.answer(self.inputs(self.free[done : done + BATCH]), draws, self.config.seed))
-                self.listen(min(done + BATCH, len(self.free)), len(self.free))
-        names = parts[0].uncertainty if parts else ("confidence",)
-        return Prediction(
-            labels=np.concatenate([np.empty(0, np.int64), *(p.labels for p in parts)]),
-            probabilities=np.concatenate(
-                [np.empty((0, len(model.classes)), np.float32), *(p.probabilities for p in parts)]
-            ),
-            uncertainty={
-                name: np.concatenate([np.empty(0, np.float32), *(p.uncertainty[name] for p in parts)]) for name in names
-            },
-            classes=model.classes,
-        )
+            for done in range(0, total, BATCH):
+                x = self.inputs(self.free[done : done + BATCH])
+                answers.append(model.answer(x, draws, self.config.seed))
+                opinion = answers[-1].probabilities
+                if model.witnesses:
+                    opinion = (opinion + model.mean_answer(model.witnesses, x).numpy()) / 2
+                opinions.append(opinion)
+                self.listen(min(done + BATCH, total), total)
+        return joined(answers), np.concatenate(opinions)
 
     def inputs(self, rows: NDArray[np.int64]) -> Tensor:
         """What the networks see of these pictures: pixels, or features that are embedded once."""
@@ -123,6 +127,17 @@ class Reviewed:
             return None
         config = replace(self.config, network=KNOWN_TRUNK, weights="imagenet")
         return Trunk(KNOWN_TRUNK, shape, brightest(self.data.train.images), "imagenet"), config
+
+
+def joined(parts: Sequence[Prediction]) -> Prediction:
+    """The answers to several batches as one."""
+    names = parts[0].uncertainty
+    return Prediction(
+        labels=np.concatenate([part.labels for part in parts]),
+        probabilities=np.concatenate([part.probabilities for part in parts]),
+        uncertainty={name: np.concatenate([part.uncertainty[name] for part in parts]) for name in names},
+        classes=parts[0].classes,
+    )
 
 
 def review(run: str | Path, draws: int = 10, listen: Listen = lambda *_: None) -> Reviewed:
