@@ -188,6 +188,21 @@ def test_a_label_is_saved_at_once_and_undone(page: Page, place: Path) -> None:
     assert page.items("next")[0]["name"] == item["name"]
 
 
+def test_what_is_taken_back_after_a_restart_is_asked_again(page: Page, place: Path) -> None:
+    item = page.items("next")[0]
+    page.post("label", {"marks": [mark(item, "red")]})
+    again = Page(open_session(place / "run"))
+    total = again.state()["counts"]["next"]["left"]
+    assert item["name"] not in {other["name"] for other in again.items("next", start="0", count="200")}
+    again.post("undo", {})
+    first = again.items("next")[0]
+    assert (first["name"], first["reason"], first["answer"]) == (item["name"], "asked again", item["answer"])
+    assert again.state()["counts"]["next"]["left"] == total + 1
+    again.post("label", {"marks": [mark(first, "blue")]})
+    assert again.items("next")[0]["at"] == 1
+    assert again.state()["counts"]["next"]["left"] == total
+
+
 def test_a_tab_that_is_behind_does_not_overwrite(page: Page) -> None:
     item = page.items("next")[0]
     assert page.post("label", {"marks": [mark(item, "red")]}).status_code == 200

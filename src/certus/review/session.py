@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from certus import data
 from certus.data import is_folder
@@ -48,6 +50,7 @@ class Session:
             "accept": self.look.accept,
         }
         self.inside = {name: {self.look.pictures[item.picture] for item in self.items[name]} for name in QUEUES}
+        self.front: dict[str, Item] = {}
         self.answers = dict(zip(self.found.free.tolist(), self.found.answers.labels.tolist(), strict=True))
 
     @property
@@ -72,19 +75,37 @@ class Session:
         return self.labels.touched(name) or bool(self.labels.label(name))
 
     def queue(self, queue: str, of_class: str = "") -> list[Item]:
-        """In order; to label next are first those whose answer a person has refused."""
+        """In order; to label next are first those that a person has refused or taken back."""
         items = self.items[queue]
         if queue == "next":
-            refused = [n for n, s in self.labels.states.items() if s.note == REFUSED and self.labels.touched(n)]
-            items = (*map(self.refused, (n for n in refused if n in self.number)), *items)
+            items = (*map(self.asked_again, self.returned()), *items)
         if not of_class:
             return list(items)
         return [item for item in items if of_class in {self.named(item.answer), self.named(item.given)}]
 
-    def refused(self, name: str) -> Item:
+    def returned(self) -> list[str]:
+        """Pictures to ask about that were in no queue: their answer was refused, or their label was taken back. Once
+        here, a picture keeps its place."""
+        for name, state in list(self.labels.states.items()):
+            if name in self.front or name not in self.number:
+                continue
+            refused = state.note == REFUSED and self.labels.touched(name)
+            if refused or not (state.note or self.labels.label(name) or self.labels.touched(name) or self.known(name)):
+                self.front[name] = self.asked_about(name)
+        return list(self.front)
+
+    def known(self, name: str) -> bool:
+        return name in self.inside["next"] or name in self.inside["accept"]
+
+    def asked_about(self, name: str) -> Item:
         picture = self.number[name]
-        answer = self.answers.get(picture, 0)
-        return Item(picture, answer, 0.0, f"you refused the answer {self.look.classes[answer]}")
+        p = replace(self.found.model, trunk=None).answer(self.found.inputs(np.array([picture])), 0, 0).probabilities[0]
+        return Item(picture, int(p.argmax()), float(p.max()), "")
+
+    def asked_again(self, name: str) -> Item:
+        item = self.front[name]
+        refused = self.labels.state(name).note == REFUSED
+        return replace(item, reason=f"you refused the answer {self.named(item.answer)}" if refused else "asked again")
 
     def named(self, number: int | None) -> str | None:
         return None if number is None else self.look.classes[number]
@@ -145,12 +166,12 @@ class Session:
     def counts(self) -> dict[str, Any]:
         """What is left of each queue; of the answers to accept, for each class."""
         left: dict[str, Any] = {}
-        refused = sum(s.note == REFUSED and self.labels.touched(n) for n, s in self.labels.states.items())
+        again = self.returned()
         for queue in QUEUES:
             over = [n for n in self.labels.states if n in self.inside[queue] and self.done(queue, n)]
             left[queue] = {"total": len(self.inside[queue]), "left": len(self.inside[queue]) - len(over)}
-        left["next"]["left"] += refused
-        left["next"]["total"] += refused
+        left["next"]["left"] += sum(not self.done("next", name) for name in again)
+        left["next"]["total"] += len(again)
         by_class = Counter(self.named(item.answer) for item in self.items["accept"])
         by_class.subtract(
             self.named(self.answers[self.number[n]])

@@ -11,15 +11,15 @@ let state = null, work = Promise.resolve(), pending = 0, broken = false, poll = 
 
 async function ask(path, body) {
   const how = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
-  let answer;
+  let answer, text;
   try {
     answer = await fetch(path, how);
+    text = await answer.text();
   } catch {
     broken = true;
-    throw new Error("The server does not answer, so this was not saved. Everything before it is. " +
+    throw new Error("The server does not answer: this picture may not be saved, everything before it is. " +
       "Start certus review again, and open the address that it prints.");
   }
-  const text = await answer.text();
   let found = null;
   try { found = JSON.parse(text); } catch { /* a refusal is plain text */ }
   if (!answer.ok) throw new Error((found && found.error) || text || "The server refused this.");
@@ -95,10 +95,11 @@ const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"
 
 const current = () => view.items.get(view.at);
 
-async function load(start) {
+async function load(start, anew = false) {
   const of = encodeURIComponent(view.of);
   const found = await ask(`queue/${view.name}?start=${start}&count=${PAGE}&class=${of}`);
   view.total = found.total;
+  if (anew) view.items = new Map();
   for (const item of found.items) if (!view.items.has(item.at)) view.items.set(item.at, item);
   return found;
 }
@@ -117,6 +118,13 @@ async function show(name) {
     }
   } catch (error) { alarm(error.message); }
   paint();
+  attend();
+}
+
+// Keys go to what is looked at, not to the button that was pressed last.
+function attend() {
+  const to = { next: $("stage"), suspects: $("stage"), accept: $("cells").firstElementChild }[view.name];
+  if (to) to.focus({ preventScroll: true });
 }
 
 async function go(at) {
@@ -125,6 +133,7 @@ async function go(at) {
   view.at = at;
   zoom(false);
   paint();
+  if (!document.activeElement.closest(".find, #strip")) attend();
   if (view.items.size && !view.items.has(at + AHEAD) && at + AHEAD < view.total) load(at + 1).then(paint, () => {});
 }
 
@@ -178,12 +187,10 @@ function undo() {
     say(`Undone: ${answer.changed[0].name}.`);
     if (view.name === "accept") return fill();
     const pictures = new Set(answer.changed.map((known) => known.picture));
-    view.items = new Map();
-    const near = Math.max(0, view.at - PAGE / 2);
-    await load(view.at < 0 ? 0 : near);
+    const found = await load(-1, true);
     const back = [...view.items.values()].find((item) => pictures.has(item.picture) && !item.done);
-    if (back) view.at = back.at;
-    else if (view.at < 0) await advance();
+    view.at = back ? back.at : found.first < found.total ? found.first : -1;
+    zoom(false);
   });
 }
 
@@ -210,6 +217,7 @@ function paintFocus() {
   const large = $("large"), address = `picture/${item.picture}`;
   if (large.getAttribute("src") !== address) large.src = address;
   large.alt = `${item.name}, picture ${view.at + 1} of ${view.total}`;
+  $("stage").setAttribute("aria-label", `${large.alt}. ${item.reason}. Zoom with z.`);
   $("reason").textContent = item.reason.charAt(0).toUpperCase() + item.reason.slice(1);
   const has = item.done && item.label ? ` · labelled ${item.label}` : item.note ? ` · ${item.note}` : "";
   $("name").textContent = item.name + has;
