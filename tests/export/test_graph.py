@@ -14,7 +14,9 @@ from certus.export.agreement import as_inputs, masked_metrics, spearman
 from certus.export.graph import DRAWN, Graph
 from certus.model import Model
 from certus.networks import NETWORKS, network
+from certus.networks.linear import Linear
 from certus.networks.pretrained import Pretrained
+from certus.training.embedding import Trunk, rooted
 
 
 def model_of(name: str, nets: int = 1, **more: object) -> Model:
@@ -45,8 +47,12 @@ def model_of(name: str, nets: int = 1, **more: object) -> Model:
 
 
 def stored(model: Model, count: int = 6) -> torch.Tensor:
-    x = normal(count, *model.shape, seed=3)
-    return (x * 60 + 128).clamp(0, 255).to(torch.uint8) if len(model.shape) == 3 else x
+    return stored_like(model.shape, count)
+
+
+def stored_like(shape: tuple[int, ...], count: int = 6) -> torch.Tensor:
+    x = normal(count, *shape, seed=3)
+    return (x * 60 + 128).clamp(0, 255).to(torch.uint8) if len(shape) == 3 else x
 
 
 def check(model: Model, draws: int = 4) -> Graph:
@@ -72,6 +78,25 @@ def test_every_network(name: str) -> None:
 @pytest.mark.parametrize("mirror", [False, True])
 def test_several_teachers_with_a_witness_and_mirrored_answers(mirror: bool) -> None:
     assert check(model_of("sprint", 2, mirror=mirror, witnessed=True)).columns[-1] == "witness"
+
+
+def test_a_head_on_features() -> None:
+    torch.manual_seed(0)
+    trunk = Trunk("efficientnet-lite0", (3, 32, 32), 255.0)
+    for name, tensor in trunk.net.state_dict().items():
+        tensor *= 2.4 if tensor.ndim == 4 and tensor.shape[1] > 1 and "adapt" not in name else 1.0
+    head = Linear(1280, 3, dropout=0.3).eval()
+    nn.init.normal_(head.head.weight, std=0.05)
+    features = trunk(stored_like((3, 32, 32)))
+    model = Model(
+        nets=(head,),
+        classes=("a", "b", "c"),
+        shape=(3, 32, 32),
+        mean=rooted(features).mean(0, keepdim=True),
+        std=rooted(features).std().expand(1, 1280),
+        trunk=trunk,
+    )
+    check(model)
 
 
 def test_the_seed_decides_the_draws_and_nothing_else() -> None:
