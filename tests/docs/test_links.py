@@ -30,7 +30,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relati
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.M | re.S)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FLAG = re.compile(r"--[a-z][a-z-]*")
+FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
