@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_moons
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
@@ -122,6 +126,36 @@ def test_arguments_are_stored_untouched_and_clone_and_grid_search_work() -> None
     X, y, _ = moons()
     search = GridSearchCV(Classifier(steps=10, method="supervised"), {"learning_rate": [0.0, 0.1]}, cv=2).fit(X, y)
     assert search.best_params_ == {"learning_rate": 0.1}
+
+
+def test_inside_a_pipeline_a_grid_search_and_cross_validation() -> None:
+    X, y, seen = moons()
+    pipeline = make_pipeline(StandardScaler(), Classifier("supervised", steps=30))
+    search = GridSearchCV(pipeline, {"classifier__learning_rate": [0.0, 0.1]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"classifier__learning_rate": 0.1}
+    assert search.best_estimator_.predict_proba(X).shape == (300, 2)
+    p = cross_val_predict(pipeline, X, y, cv=3, method="predict_proba")
+    assert p.shape == (300, 2)
+    assert (p.argmax(1) == y).mean() > 0.8
+    known = seen >= 0
+    assert clone(pipeline).fit(X, seen).score(X[known], y[known]) > 0.8  # unlabelled rows pass through, too
+
+
+def test_images_inside_a_pipeline() -> None:
+    X, y = pictures_of("bytes")
+    pipeline = make_pipeline(FunctionTransformer(np.flip, kw_args={"axis": 2}), Classifier("supervised", **QUICK))
+    assert pipeline.fit(X, y).score(X, y) > 0.9
+
+
+def test_joblib_keeps_answers_and_uncertainty(tmp_path: Path) -> None:
+    X, _, seen = moons()
+    fitted = make_pipeline(StandardScaler(), Classifier("ft-ccl", steps=20)).fit(X, seen)
+    fitted.predict_proba(X)  # it has a fused copy now
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    again = joblib.load(tmp_path / "model.joblib")
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    scaled = fitted[0].transform(X)
+    assert np.array_equal(again[-1].uncertainty(scaled), fitted[-1].uncertainty(scaled))
 
 
 def own_network(dropout: float) -> nn.Module:

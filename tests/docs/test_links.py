@@ -29,7 +29,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relati
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.M | re.S)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FLAG = re.compile(r"--[a-z][a-z-]*")
+FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
@@ -135,7 +135,21 @@ def test_every_flag_in_backticks_exists(page: Path) -> None:
         assert flag in known, span
 
 
-COMMANDS = ("train", "pretrain", "compare", "report", "paper", "evaluate", "calibrate", "predict", "methods", "data", "serve", "card")
+COMMANDS = (
+    "train",
+    "pretrain",
+    "compare",
+    "report",
+    "paper",
+    "evaluate",
+    "calibrate",
+    "predict",
+    "methods",
+    "data",
+    "serve",
+    "card",
+    "export",
+)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "methods.md"], ids=lambda page: page.name)

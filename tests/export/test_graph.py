@@ -14,6 +14,7 @@ from certus.export.agreement import as_inputs, masked_metrics, spearman
 from certus.export.graph import DRAWN, Graph
 from certus.model import Model
 from certus.networks import NETWORKS, network
+from certus.networks.linear import Linear
 from certus.networks.pretrained import Pretrained
 
 
@@ -72,6 +73,25 @@ def test_every_network(name: str) -> None:
 @pytest.mark.parametrize("mirror", [False, True])
 def test_several_teachers_with_a_witness_and_mirrored_answers(mirror: bool) -> None:
     assert check(model_of("sprint", 2, mirror=mirror, witnessed=True)).columns[-1] == "witness"
+
+
+class Trunk(nn.Module):
+    """From pixels to 12 features, with a dropout that never drops, as the trunk of a pretrained network has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quick = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Dropout(0.0))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.quick(images.float())
+
+
+def test_a_head_on_features() -> None:
+    torch.manual_seed(0)
+    head = Linear(12, 3, dropout=0.3).eval()
+    nn.init.normal_(head.head.weight)
+    mean, std = torch.full((1, 12), 11.0), torch.full((1, 12), 0.3)
+    check(Model((head,), ("a", "b", "c"), (3, 8, 8), mean, std, trunk=Trunk()))  # type: ignore[arg-type]
 
 
 def test_the_seed_decides_the_draws_and_nothing_else() -> None:

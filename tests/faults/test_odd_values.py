@@ -95,6 +95,7 @@ FIRST = {  # words that a command needs, so that it is quick and trains nothing 
     "paper": ["table1", "--finished"],
     "evaluate": ["missing-run"],
     "calibrate": ["missing-run"],
+    "export": ["missing-run"],
     "predict": ["missing-run", "."],
     "report": ["missing-run"],
     "serve": ["missing-run"],

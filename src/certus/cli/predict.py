@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.progress import track
 
 from certus.certainty.calibration import Calibration
+from certus.cli.answer_files import Row, writer
 from certus.cli.evaluate import KINDS, check_certainty, chosen_metric
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.data.decode import SUFFIXES, stream
-from certus.errors import CertusError, UsageError, unknown
+from certus.errors import CertusError, UsageError
 from certus.model import Model, Prediction, load
-from certus.report.text_table import csv_text
-from certus.text import for_spreadsheet, printable
 from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
-from certus.writing import put
 
 WRITTEN = ("pv", "ev", "pe", "mi", "witness")
 BATCH = 256
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,7 @@ class Options:
     run: Path | None = argument("RUN", "the run's folder")
     pictures: Path | None = argument("PICTURES", "a folder of pictures, or one picture")
     out: Path = flag("the file of answers: .csv, .json or .parquet", Path("predictions.csv"))
+    format: str = flag("auto: a table, by the file's ending; coco or label-studio: JSON as those tools read it", "auto")
     top: int = flag("how many classes are named for each picture", 1)
     draws: int = flag("Monte-Carlo draws from which certainty is computed; 0: none", 10)
     metric: str = flag(f"certainty by which the answers are ranked: {KINDS}", "auto")
@@ -51,8 +47,7 @@ def run(options: Options) -> int:
     check_certainty(options.metric, options.draws)
     if options.top < 1:
         raise UsageError(f"--top must be at least 1, but is {options.top}.")
-    if options.out.suffix not in WRITERS:
-        raise unknown("file type", options.out.suffix or "(none)", WRITERS)
+    write = writer(options.out, options.format)
     folder = RunFolder(options.run)
     config, model = folder.load_config(), load(folder.path)
     if len(model.shape) != 3:
@@ -83,7 +78,7 @@ def run(options: Options) -> int:
         raise CertusError(f"No picture in {options.pictures} can be read, so {options.out} is not written.")
     for rank, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
         rows[i]["rank"] = rank
-    WRITERS[options.out.suffix](options.out, rows)
+    write(options.out, rows, model.classes)
     print(f"{len(rows):,} pictures in {options.out}, ranked by {metric}: 1 is the most certain.")
     if model.calibration:
         print(calibrated(model.calibration, answered, len(rows), "answered" in rows[0]))
@@ -138,28 +133,3 @@ def row(root: Path, path: Path, predictions: Prediction, i: int, top: int) -> Ro
     for number, c in enumerate(best[1:], 2):
         answer |= {f"label_{number}": predictions.classes[c], f"confidence_{number}": round(float(p[c]), 6)}
     return answer
-
-
-def write_csv(path: Path, rows: list[Row]) -> None:
-    """A name that a spreadsheet would take for a formula gets ./ or an apostrophe, which labels.csv may have too."""
-    files = [f"./{row['file']}" if for_spreadsheet(row["file"])[0] == "'" else row["file"] for row in rows]
-    put(path, csv_text(list(rows[0]), ([file, *list(row.values())[1:]] for file, row in zip(files, rows, strict=True))))
-
-
-def write_json(path: Path, rows: list[Row]) -> None:
-    put(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-
-
-def write_parquet(path: Path, rows: list[Row]) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UsageError(
-            "Writing .parquet needs pyarrow: pip install 'certus-ssl[parquet]', or write .csv or .json."
-        ) from None
-    legible = [{k: printable(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-    put(path, lambda file: pyarrow.parquet.write_table(pyarrow.Table.from_pylist(legible), file))
-
-
-WRITERS = {".csv": write_csv, ".json": write_json, ".parquet": write_parquet}

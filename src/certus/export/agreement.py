@@ -29,7 +29,7 @@ from certus.training.embedding import rooted
 
 PICTURES = 100
 TOLERANCE = 1e-4  # of probabilities
-RANKS = 0.99  # Spearman's, of the uncertainty that the run ranks by
+RANKS = 0.999  # Spearman's, of the uncertainty that the run ranks by
 OTHER_SIZES = 10  # pictures that are asked about at another size
 Run = Callable[[NDArray[np.generic], int], Mapping[str, NDArray[np.generic]]]  # inputs and seed -> outputs
 

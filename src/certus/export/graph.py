@@ -77,7 +77,7 @@ class Graph(nn.Module):
         self.register_buffer("std", model.std.clone())
         example = torch.zeros(2, *model.shape)
         with torch.no_grad():
-            self.embed = frozen(model.trunk.quick, self.draws) if model.trunk else None
+            self.embed = frozen(model.trunk.quick, Draws()) if model.trunk else None
             x = self.normalised(example)
             self.nets = nn.ModuleList(Network(net, x, self.draws) for net in model.nets)
             self.witnesses = nn.ModuleList(Network(net, x, self.draws) for net in model.witnesses)
