@@ -52,13 +52,13 @@ def pictures(count: int = 12) -> np.ndarray:
 def test_the_file_is_served_as_the_run_is(file: Path, run: Path) -> None:
     served, expected = open_answerer(file), open_answerer(run)
     assert served.about == replace(expected.about, name="model")
-    assert served.about.limit
+    assert served.about.promise
     images = pictures().transpose(0, 3, 1, 2)
     a, b = served.answer(images), expected.answer(images)
     np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-4)
     np.testing.assert_allclose(a.uncertainty["witness"], b.uncertainty["witness"], atol=1e-3)
     assert a.answered is not None
-    assert a.answered.tolist() == (a.uncertainty["pe"] < served.about.limit).tolist()
+    assert a.answered.tolist() == (a.uncertainty["pe"] < (served.about.limit or np.inf)).tolist()
     with pytest.raises(UsageError, match="exported with 3 draws"):
         open_answerer(file, draws=0)
 
