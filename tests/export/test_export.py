@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ import certus
 from certus import export as exporting
 from certus.cli.main import main
 from certus.data import load as load_data
-from certus.errors import CertusError
+from certus.errors import CertusError, UsageError
 from certus.export.onnx_file import answers_of, session, with_bytes
 from certus.onnx import OnnxModel
+from certus.serving.answerer import open_answerer
 
 SETTINGS = {"method": "mean-teacher", "width": 16, "labelled_batch": 64, "unlabelled_batch": 64, "precision": "fp32"}
 
@@ -45,6 +47,20 @@ def file(run: Path) -> Path:
 def pictures(count: int = 12) -> np.ndarray:
     digits = load_data("digits").test.images[:count].numpy()
     return np.ascontiguousarray(np.repeat(digits, 3, 1).transpose(0, 2, 3, 1).astype(np.uint8))
+
+
+def test_the_file_is_served_as_the_run_is(file: Path, run: Path) -> None:
+    served, expected = open_answerer(file), open_answerer(run)
+    assert served.about == replace(expected.about, name="model")
+    assert served.about.promise
+    images = pictures().transpose(0, 3, 1, 2)
+    a, b = served.answer(images), expected.answer(images)
+    np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-4)
+    np.testing.assert_allclose(a.uncertainty["witness"], b.uncertainty["witness"], atol=1e-3)
+    assert a.answered is not None
+    assert a.answered.tolist() == (a.uncertainty["pe"] < (served.about.limit or np.inf)).tolist()
+    with pytest.raises(UsageError, match="exported with 3 draws"):
+        open_answerer(file, draws=0)
 
 
 def test_the_file_answers_as_the_run_does_for_any_number_of_pictures(file: Path, run: Path) -> None:

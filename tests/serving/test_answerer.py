@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from services import as_json, client_of, picture
 import certus
 from certus.data import load as load_data
 from certus.errors import CertusError, UsageError
-from certus.export import export
 from certus.serving.answerer import certainty, open_answerer
 from certus.training.build import build
 from certus.training.loop import train
@@ -85,22 +83,6 @@ def test_a_calibrated_run_is_silent_where_it_is_not_sure(tmp_path: Path, digits:
         open_answerer(tmp_path / "run", draws=0)
 
 
-def test_an_exported_run_answers_like_the_run(tmp_path: Path, trained: Path, digits: np.ndarray) -> None:
-    file = tmp_path / "digits.onnx"
-    export(trained, file, draws=4)
-    found, expected = open_answerer(file), open_answerer(trained, draws=4)
-    assert found.about == replace(expected.about, name="digits")
-    a, b = found.answer(digits), expected.answer(digits)
-    np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-4)
-    np.testing.assert_allclose(a.uncertainty["witness"], b.uncertainty["witness"], atol=1e-3)
-    assert a.answered is None
-    with pytest.raises(UsageError, match="exported with 4 draws"):
-        open_answerer(file, draws=0)
-    (tmp_path / "empty.onnx").touch()
-    with pytest.raises(UsageError, match="no file that certus has exported"):
-        open_answerer(tmp_path / "empty.onnx")
-
-
 @pytest.mark.parametrize(
     ("metric", "uncertainty", "expected"),
     [("confidence", 0.3, 0.7), ("pe", 0.0, 1.0), ("pe", np.log(4), 0.0), ("witness", np.log(2), 0.5), ("mi", 9.0, 0.0)],
@@ -112,6 +94,9 @@ def test_certainty_is_from_0_to_1(metric: str, uncertainty: float, expected: flo
 def test_what_cannot_answer_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no run"):
         open_answerer(tmp_path / "nothing", 0)
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(UsageError, match="no file that certus has exported"):
+        open_answerer(tmp_path / "empty.onnx")
     train(build(plain_config("supervised", width=4, steps=1)), RunFolder(tmp_path / "moons"))
     with pytest.raises(UsageError, match="vectors"):
         open_answerer(tmp_path / "moons", 0)

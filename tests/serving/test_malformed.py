@@ -16,7 +16,7 @@ COUNT = 250
 @pytest.mark.parametrize("seed", [0, 1])
 def test_malformed_requests_are_refused_and_good_ones_are_answered(seed: int) -> None:
     r, statuses = random.Random(seed), Counter[int]()
-    with client_of(Brightness(), max_bytes=200_000) as client:
+    with client_of(Brightness(), max_bytes=20_000) as client:
         document = client.get("/openapi.json").json()
         known = {int(status) for status in document["paths"]["/predict"]["post"]["responses"]}
         for number in range(COUNT):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from certus.cli.evaluate import MOST_DRAWS
 from certus.cli.flags import argument, flag
 from certus.errors import UsageError
 from certus.methods.options import at_least
+from certus.serving.limits import Limits
 
 NEEDED = ("starlette", "uvicorn", "python_multipart", "PIL")
 TOKEN = "CERTUS_TOKEN"
 LIMITS = "limits"
+USUAL = Limits()
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,15 @@ class Options:
     threads: int = flag("processor threads of the model", 0, "the run's, or all")
     latency: float = flag(
         "milliseconds that a picture waits for others that are on their way, to be answered with them",
-        5.0,
+        USUAL.latency,
         group=LIMITS,
     )
-    max_batch: int = flag("pictures that are answered at once", 64, group=LIMITS)
-    max_waiting: int = flag("pictures that may wait; requests above this get 429", 256, group=LIMITS)
-    max_pictures: int = flag("pictures in one request", 32, group=LIMITS)
-    max_bytes: int = flag("bytes in one request", 20_000_000, group=LIMITS)
-    max_pixels: int = flag("pixels in one picture", 24_000_000, group=LIMITS)
-    timeout: float = flag("seconds that a request may take", 30.0, group=LIMITS)
+    max_batch: int = flag("pictures that are answered at once", USUAL.max_batch, group=LIMITS)
+    max_waiting: int = flag("pictures that may wait; requests above this get 429", USUAL.max_waiting, group=LIMITS)
+    max_pictures: int = flag("pictures in one request", USUAL.max_pictures, group=LIMITS)
+    max_bytes: int = flag("bytes in one request", USUAL.max_bytes, group=LIMITS)
+    max_pixels: int = flag("pixels in one picture", USUAL.max_pixels, group=LIMITS)
+    timeout: float = flag("seconds that a request may take", USUAL.timeout, group=LIMITS)
 
 
 def run(options: Options) -> int:
@@ -59,19 +61,10 @@ def run(options: Options) -> int:
     from certus.serving.access import Access
     from certus.serving.answerer import open_answerer
     from certus.serving.app import Service
-    from certus.serving.limits import Limits
 
     at_least(0, MOST_DRAWS)("draws", options.draws or 0)
     at_least(0, 1024)("threads", options.threads)
-    limits = Limits(
-        latency=options.latency,
-        max_batch=options.max_batch,
-        max_waiting=options.max_waiting,
-        max_pictures=options.max_pictures,
-        max_bytes=options.max_bytes,
-        max_pixels=options.max_pixels,
-        timeout=options.timeout,
-    )
+    limits = Limits(**{f.name: getattr(options, f.name) for f in fields(Limits)})
     access = Access.on(options.host, options.token or os.environ.get(TOKEN, ""))
     answerer = open_answerer(options.model, options.draws, options.threads)
     with server.listen(options.host, options.port) as listening:

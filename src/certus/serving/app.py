@@ -42,6 +42,7 @@ notices = logging.getLogger("certus")
 Picture = NDArray[np.uint8]  # (3, size, size)
 Answer = dict[str, Any]
 DIGITS = 6  # of a probability
+DESCRIBED = 20  # errors that nobody foresaw whose traceback is kept in a file; a service may run for years
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -233,6 +234,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service, paths: frozenset[str]) -> None:
         self.app, self.service, self.paths = app, service, paths
+        self.failures = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -256,8 +258,9 @@ class Guard:
             except Refusal as refusal:
                 await (await refuse(request, refusal))(scope, receive, watched)
             except Exception as error:
-                sentence = str(unexpected(error))
-                notices.error("%s", sentence)
+                self.failures += 1
+                described = self.failures <= DESCRIBED
+                notices.error("%s", unexpected(error) if described else f"Again: {type(error).__name__}.")
                 if status:
                     raise
                 answer = JSONResponse({"error": "The service could not answer; its log says why."}, 500)

@@ -154,4 +154,4 @@ class Parts:
 
 def check_count(count: int, most: int) -> None:
     if count > most:
-        raise Refusal(413, f"A request may have {most} pictures: send the others in another one.")
+        raise Refusal(422, f"A request may have {most} pictures: send the others in another one.")
