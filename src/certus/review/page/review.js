@@ -223,7 +223,7 @@ function paintFocus() {
   const has = item.done && item.label ? ` · labelled ${item.label}` : item.note ? ` · ${item.note}` : "";
   $("name").textContent = item.name + has;
   const sure = item.sure ? ` (${percent(item.sure)})` : "";
-  $("take").replaceChildren(`${suspects ? `Change to ${item.answer}${sure}` : `Take ${item.answer}`} `, element("kbd", {}, "Enter"));
+  $("take").replaceChildren(`${suspects ? "Change to" : "Take"} ${item.answer} `, element("kbd", {}, "Enter"));
   $("keep").hidden = $("none").hidden = $("alike").hidden = !suspects;
   if (suspects) {
     $("keep").replaceChildren(`Keep ${item.given} `, element("kbd", {}, "Space"));
