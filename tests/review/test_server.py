@@ -18,6 +18,7 @@ from certus.data.listing import scan
 from certus.errors import CertusError, UsageError
 from certus.review.labels import Labels
 from certus.review.retraining import compared, next_folder
+from certus.review.rounds import add_round
 from certus.review.server import Desk, listen, make_app
 from certus.review.session import Session, open_session
 
@@ -341,6 +342,18 @@ def test_new_runs_are_numbered(place: Path) -> None:
     assert next_folder(place / "run") == place / "run-2"
     (place / "run-2").mkdir()
     assert next_folder(place / "run") == place / "run-3"
+
+
+def test_a_round_is_kept_once_and_a_damaged_line_is_left_out(place: Path) -> None:
+    table = place / "photos" / "labels.csv"
+    first = add_round(table, place / "run")
+    assert add_round(table, place / "run") == first
+    rounds = place / "photos" / ".labels.rounds.jsonl"
+    assert len(rounds.read_text().splitlines()) == 1
+    rounds.write_text(
+        '{"run": 1\n{"run": "other", "labels": 9, "error": 5.0}\n{"run": "x", "labels": [], "error": 0}\n'
+    )
+    assert [known.run for known in add_round(table, place / "run")] == ["other", first[0].run]
 
 
 def test_a_port_in_use_and_one_that_cannot_be_are_named() -> None:

@@ -16,9 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from certus.errors import CertusError, UsageError
+from certus.errors import CertusError, UsageError, unexpected
 from certus.review.session import Session, open_session
 from certus.text import printable
 from certus.training.run_folder import RunFolder
@@ -40,6 +38,7 @@ def command_of(session: Session) -> str:
 
 def next_folder(run: Path) -> Path:
     """RUN-2, RUN-3, …: the first that holds nothing."""
+    run = run.resolve() if run.name in ("", "..") else run
     name = re.sub(r"-\d{1,4}$", "", run.name) if RunFolder(run).load_config().from_ else run.name
     return next(path for i in count(2) if not (path := run.with_name(f"{name}-{i}")).exists())
 
@@ -88,6 +87,8 @@ class Retraining:
             self.step = "done"
         except (CertusError, OSError) as e:
             self.step, self.error = "failed", str(e)
+        except Exception as e:  # nobody else would hear of it
+            self.step, self.error = "failed", str(unexpected(e))
         finally:
             log.close()
 
@@ -148,4 +149,4 @@ def compared(before: Session, after: Session) -> dict[str, Any]:
 def unsure(session: Session) -> int:
     """Pictures without a label whose answer has less than nine chances in ten."""
     p = session.found.answers.probabilities
-    return int((p.max(1) < 0.9).sum()) if len(p) else int(np.int64(0))
+    return int((p.max(1) < 0.9).sum()) if len(p) else 0

@@ -6,6 +6,7 @@ A file beside labels.csv has a line of JSON for each run that was reviewed or tr
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,6 +50,9 @@ def read_rounds(table: Path) -> list[Round]:
 def add_round(table: Path, run: Path) -> list[Round]:
     """With the round of this run."""
     known = round_of(run)
-    if known not in read_rounds(table):
+    earlier = read_rounds(table)
+    if known in earlier:
+        return earlier
+    with suppress(OSError):  # pictures that can only be read can be looked at too
         append(table.with_name(NAME), json.dumps(asdict(known)) + "\n")
-    return read_rounds(table)
+    return [*(r for r in earlier if r.run != known.run), known]

@@ -50,6 +50,7 @@ class Session:
             "accept": self.look.accept,
         }
         self.inside = {name: {self.look.pictures[item.picture] for item in self.items[name]} for name in QUEUES}
+        self.certain = Counter(self.named(item.answer) for item in self.look.accept)
         self.front: dict[str, Item] = {}
         self.answers = dict(zip(self.found.free.tolist(), self.found.answers.labels.tolist(), strict=True))
 
@@ -172,7 +173,7 @@ class Session:
             left[queue] = {"total": len(self.inside[queue]), "left": len(self.inside[queue]) - len(over)}
         left["next"]["left"] += sum(not self.done("next", name) for name in again)
         left["next"]["total"] += len(again)
-        by_class = Counter(self.named(item.answer) for item in self.items["accept"])
+        by_class = self.certain.copy()
         by_class.subtract(
             self.named(self.answers[self.number[n]])
             for n in self.labels.states

@@ -80,7 +80,7 @@ function thumb(picture, alt) {
   return image;
 }
 
-const percent = (p) => `${Math.round(100 * p)} %`;
+const percent = (p) => `${Math.round(100 * p)}\u00a0%`; // a space at which no line is broken
 
 // Class -> key: a class whose name is a key has that key, the others have the rest in order.
 function keysOf(classes) {
@@ -89,6 +89,7 @@ function keysOf(classes) {
   return new Map(classes.map((name) => [name, own.includes(name) ? name : rest.shift() || ""]));
 }
 
+const end = (path, parts) => path.split("/").slice(-parts).join("/");
 const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 // ---- one picture at a time
@@ -156,7 +157,7 @@ function give(label, by) {
   if (!item || broken) return;
   const from = view.at, mine = { picture: item.picture, label, version: item.version };
   Object.assign(item, { done: true, label });
-  say(label === null ? "Label taken away." : `${label}. ${Math.max(0, left() - 1)} left.`);
+  say(label === null ? "Label taken away." : `Labelled ${label}, ${Math.max(0, left() - 1)} left.`);
   save("label", { marks: [mine], by: by || (view.name === "suspects" ? "checked" : "person") }, null, () => again(from));
   advance().catch((error) => alarm(error.message));
 }
@@ -222,7 +223,7 @@ function paintFocus() {
   const has = item.done && item.label ? ` · labelled ${item.label}` : item.note ? ` · ${item.note}` : "";
   $("name").textContent = item.name + has;
   const sure = item.sure ? ` (${percent(item.sure)})` : "";
-  $("take").replaceChildren(`${suspects ? "Change to" : "Take"} ${item.answer}${sure} `, element("kbd", {}, "Enter"));
+  $("take").replaceChildren(`${suspects ? "Change to" : "Take"} ${item.answer} `, element("kbd", {}, "Enter"));
   $("keep").hidden = $("none").hidden = $("alike").hidden = !suspects;
   if (suspects) {
     $("keep").replaceChildren(`Keep ${item.given} `, element("kbd", {}, "Space"));
@@ -413,9 +414,11 @@ const NOTHING = {
 
 function paint() {
   if (!state) return;
-  $("run").textContent = `${state.run} on ${state.data}`;
+  $("run").textContent = `${end(state.run, 1)} on ${end(state.data, 1)}`;
+  $("run").title = `${state.run} on ${state.data}`;
   $("saved").textContent = pending && !broken ? "Saving …" : `${many(state.given, "label")} given`;
-  $("where").textContent = pending ? "" : `, saved in ${state.table}`;
+  $("where").textContent = pending ? "" : `, saved in ${end(state.table, 2)}`;
+  $("where").title = state.table;
   for (const button of document.querySelectorAll("nav [data-view]")) {
     const name = button.dataset.view, count = state.counts[name];
     if (name === view.name) button.setAttribute("aria-current", "page"); else button.removeAttribute("aria-current");
