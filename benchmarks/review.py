@@ -4,7 +4,7 @@
     python benchmarks/review.py --report
 
 The first command can be stopped at any time, and the same command goes on with what is missing: every finished cell is
-a row of OUT/next.csv or OUT/suspects.csv. The second one prints the tables of docs/review.md and draws OUT/review.png.
+a row of OUT/next.csv or OUT/suspects.csv. The second one prints the tables of docs/review.md and draws its figure.
 
 Rounds: logistic regression on frozen features (benchmarks/review_data.py) begins with 5 labels of each class, then
 chooses 50 pictures out of 10,000, five times, and a person who makes no mistake labels them. The error is that on 5,000
@@ -168,6 +168,7 @@ def measured(data: Frozen, way: str, noise: str, seed: int) -> tuple[float, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/review"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/images/review.png"))
     parser.add_argument("--cache", type=Path, default=Path("runs/review"), help="where features are kept")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--report", action="store_true", help="only print the tables and draw the figure")
@@ -182,7 +183,7 @@ def main() -> None:
     if not rounds or not suspects:
         sys.exit(f"{args.out} has no results yet: run without --report.")
     print(*(f"{title}\n\n{table.markdown()}" for title, table in tables(rounds, suspects).items()), sep="\n")
-    draw(rounds, suspects).savefig(args.out / "review.png", dpi=110)
+    draw(rounds, suspects).savefig(args.figure, dpi=110)
 
 
 def run(out: Path, cache: Path, seeds: int) -> None:

@@ -29,7 +29,11 @@ def test_an_example_runs(script: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["certus", "certus.api", "certus.classifier", "certus.model", "certus.report.statistics"]
+    "module",
+    [
+        *("certus", "certus.api", "certus.classifier", "certus.model", "certus.report.statistics"),
+        *(f"certus.review.{name}" for name in ("accepting", "choosing", "suspecting")),
+    ],
 )
 def test_the_examples_of_the_docstrings_are_true(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -135,8 +135,20 @@ def test_every_flag_in_backticks_exists(page: Path) -> None:
         assert flag in known, span
 
 
-COMMANDS = ("train", "pretrain", "compare", "report", "paper", "evaluate", "predict", "review", "next",
-            "suspects", "methods", "data")  # fmt: skip
+COMMANDS = (
+    "train",
+    "pretrain",
+    "compare",
+    "report",
+    "paper",
+    "evaluate",
+    "predict",
+    "review",
+    "next",
+    "suspects",
+    "methods",
+    "data",
+)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "methods.md"], ids=lambda page: page.name)

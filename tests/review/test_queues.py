@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from builders import keep_random_weights
 from PIL import Image
 
 import certus
 import certus.data
 from certus.data import Dataset
+from certus.data.descriptors import describe
 from certus.errors import UsageError
 from certus.review import reviewed
 from certus.review.queues import Look, look, nearest, suspects, to_accept, to_label
@@ -162,7 +164,7 @@ def test_a_data_set_whose_labels_are_all_known(tmp_path: Path) -> None:
     found = review(tmp_path / "run")
     assert len(found.free) == 0
     assert to_label(found, 5) == to_accept(found) == ()
-    assert found.unlearnt_features(np.arange(3)).shape == (3, 2)
+    assert [x.shape for x in found.unlearnt_features(np.arange(3))] == [(3, 2)]
 
 
 def test_data_that_changed_are_refused_if_the_run_knew_some_of_its_labels(photos: Path, tmp_path: Path) -> None:
@@ -176,6 +178,40 @@ def test_data_that_changed_are_refused_if_the_run_knew_some_of_its_labels(photos
     certus.data._opened.clear()
     with pytest.raises(UsageError, match=r"has changed since the run in .* began"):
         review(tmp_path / "run")
+
+
+@pytest.fixture
+def small_photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sixteen pictures of 32 pixels, ten of them labelled, and random weights in the place of ImageNet's."""
+    monkeypatch.setenv("CERTUS_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("CERTUS_CACHE", str(tmp_path / "cache"))
+    keep_random_weights()
+    random = np.random.default_rng(0)
+    for i in range(16):
+        path = tmp_path / "photos" / (f"class {i % 2}" if i < 10 else "unlabeled") / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+    return tmp_path / "photos"
+
+
+@pytest.mark.parametrize("network", ["mlp", "efficientnet-lite0"])
+def test_features_for_suspects_come_from_weights_that_have_not_learnt_the_labels(
+    network: str, small_photos: Path, tmp_path: Path
+) -> None:
+    settings = {"steps": 2, "threads": 1, "method": "supervised", "validation": 0, "size": 32, "network": network}
+    settings |= {"depth": "head", "flip": False} if network != "mlp" else {}
+    model = certus.train(small_photos, out=tmp_path / "run", **settings)
+    found = review(tmp_path / "run", draws=0)
+    rows = np.arange(4)
+    width = describe(found.data.train.images, torch.arange(4)).shape[1]
+    assert [x.shape for x in found.unlearnt_features(rows)] == [(4, 512), (4, width), (4, 1280), (4, 512 + 1280)]
+    assert (found.model.trunk is None) == (network == "mlp")
+    p = model.predict(found.data.train.images[found.free], draws=0).probabilities
+    np.testing.assert_allclose(found.answers.probabilities, p, atol=1e-2)  # remembered features have half precision
+    assert len(to_label(found, 3)) == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reviewed, "MOST_EMBEDDED", 3)
+        assert (len(found.unlearnt_features(rows)) == 2) == (network == "mlp")
 
 
 def test_the_nearest_rows() -> None:

@@ -15,7 +15,16 @@ from sklearn.linear_model import LogisticRegression
 
 import certus
 from certus.errors import UsageError
-from certus.review.suspecting import by_folds, contradicted, find_suspects, in_folds, log_odds, scaled, trusted
+from certus.review.suspecting import (
+    by_folds,
+    contradicted,
+    find_suspects,
+    in_folds,
+    log_odds,
+    most_telling,
+    scaled,
+    trusted,
+)
 
 Array = NDArray[Any]
 
@@ -134,6 +143,15 @@ def test_planted_mistakes_are_found(kind: str) -> None:
     assert right.mean() > 0.8
     assert right.sum() > 0.7 * len(wrong)
     assert right[:50].mean() > 0.95
+
+
+def test_the_kind_of_features_that_predicts_held_out_labels_is_taken() -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    noise, telling = random.normal(size=(60, 5)), np.eye(3)[labels] + 0.3 * random.normal(size=(60, 3))
+    kinds = [x.astype(np.float32) for x in (noise, telling, noise[:, :2])]
+    assert most_telling(kinds, labels, 3) is kinds[1]
+    assert most_telling(kinds[:1], labels, 3) is kinds[0]
 
 
 def test_a_picture_alone_in_its_class_is_not_suspect_and_one_without_a_label_is_not_asked() -> None:

@@ -19,6 +19,7 @@ from certus.randomness import seed_of
 
 STRATEGIES = ("certus", "uncertain", "random")
 SHARE, MOST = 0.3, 20_000  # of the unlabelled pictures the most uncertain are candidates: this share, at most so many
+LEAST = 4  # candidates for each picture that is wanted
 FIXED = 5_000  # labelled pictures that are looked at
 WIDTH = 128  # longer features are projected
 ROUNDS = 15  # of k-means
@@ -118,7 +119,7 @@ def of_every_kind(
 ) -> NDArray[np.int64]:
     """The strategy certus. `features` gives those of the pictures at these positions, and is called once."""
     random = numbers(seed)
-    likely = most_uncertain(doubt, known, max(n, min(MOST, round(SHARE * int((~known).sum())))))
+    likely = most_uncertain(doubt, known, max(LEAST * n, min(MOST, round(SHARE * int((~known).sum())))))
     fixed = random.permutation(np.flatnonzero(known))[:FIXED]
     x = narrowed(features(np.concatenate([likely, fixed])))
     return likely[middles(x[: len(likely)], doubt[likely], x[len(likely) :], n, random)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from certus.review.accepting import find_certain
 from certus.review.choosing import ambivalence, label_next, of_every_kind
 from certus.review.reviewed import Listen, Reviewed, review
-from certus.review.suspecting import find_suspects, held_out_probabilities, scaled
+from certus.review.suspecting import find_suspects, held_out_probabilities, most_telling, scaled
 
 ALIKE = 4  # pictures of each class that are shown beside a suspect label
 
@@ -104,7 +104,7 @@ def suspects(found: Reviewed) -> tuple[Item, ...]:
     y = found.labels[rows]
     if len(np.unique(y)) < 2:
         return ()
-    x = scaled(found.unlearnt_features(rows))
+    x = scaled(most_telling(found.unlearnt_features(rows), y, len(found.classes), found.config.seed))
     p = held_out_probabilities(x, y, len(found.classes), seed=found.config.seed)
     wrong = find_suspects(p, y)
     trusted = np.ones(len(y), bool)

@@ -16,20 +16,21 @@ from certus.config import Config, split_of
 from certus.data import Dataset, is_folder, pictures
 from certus.data import load as load_data
 from certus.data.dataset import brightest
-from certus.data.descriptors import describe
+from certus.data.descriptors import CELLS, ORIENTATIONS, describe
 from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.model import Model, Prediction, load
-from certus.networks import has_weights
 from certus.networks.modes import evaluating
 from certus.networks.weights import available
 from certus.randomness import untouched_generator
+from certus.review.suspecting import scaled
 from certus.training.embedding import Trunk, comparable, remembered_by, rooted, trunk_of
 from certus.training.memory import freed_memory_kept
 from certus.training.run_folder import RunFolder
 from certus.training.threads import threads
 
 BATCH = 2048
+EDGES = ORIENTATIONS * CELLS**2  # of the descriptors, the first numbers are gradients
 KNOWN_TRUNK = "efficientnet-lite0"  # looks at pictures whose run began without ImageNet weights
 MOST_EMBEDDED, SMALLEST = 5_000, 24  # pictures that it is asked for, about 20 ms each, and the pixels that they need
 Listen = Callable[[int, int], None]  # (pictures done, pictures to do)
@@ -101,26 +102,29 @@ class Reviewed:
                 parts.append(net.features(x).flatten(1))  # type: ignore[operator]
         return comparable(torch.cat(parts)).numpy() if parts else np.empty((0, 1), np.float32)
 
-    def unlearnt_features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(n, D) of these pictures, by something that has not learnt their labels.
+    def unlearnt_features(self, rows: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """Several kinds (n, D) of these pictures, by something that has not learnt their labels.
 
-        A network that has learnt wrong labels finds them right. So: the vectors as they are; the features of ImageNet
-        weights, where there are any, beside gradients and colours; else gradients and colours alone.
+        A network that has learnt wrong labels finds them right. So: the vectors as they are; or gradients, gradients
+        and colours, and where there are ImageNet weights their features, alone and beside gradients.
         """
         index, images = torch.from_numpy(rows), self.data.train.images
         if len(self.data.shape) == 1:
-            return images[index].float().numpy()
+            return [images[index].float().numpy()]
         with threads(self.config.threads):
-            found = [describe(images, index)]
-            if trunk := self.unlearnt_trunk(len(rows)):
-                found.append(comparable(self.embed(trunk[0], trunk[1], index)))
-        return torch.cat(found, 1).numpy()
+            described, trunk = describe(images, index).numpy(), self.unlearnt_trunk(len(rows))
+            edges, colours = scaled(described[:, :EDGES]), scaled(described[:, EDGES:])
+            kinds = [edges, np.concatenate([edges, colours], 1)]
+            if trunk:
+                objects = scaled(comparable(self.embed(*trunk, index)).numpy())
+                kinds += [objects, np.concatenate([edges, objects], 1)]
+        return kinds
 
     def unlearnt_trunk(self, count: int) -> tuple[Trunk, Config] | None:
         """Of ImageNet weights: the run's own, or others if they are at hand and the pictures are not too many."""
         if isinstance(self.model.trunk, Trunk):
             return self.model.trunk, self.config
-        if has_weights(self.config.network) and self.config.weights == "imagenet":
+        if available(self.config.network) and self.config.weights == "imagenet":
             return trunk_of(self.config, self.data), self.config
         shape = self.data.shape
         if count > MOST_EMBEDDED or not available(KNOWN_TRUNK) or shape[0] not in (1, 3) or min(shape[1:]) < SMALLEST:

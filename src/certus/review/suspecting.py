@@ -8,6 +8,8 @@ another class (p ≥ 0.8) is always among them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
@@ -18,6 +20,7 @@ from certus.randomness import seed_of
 RULES = ("ranked", "confident")
 PLAIN = 0.8  # the probability of another class that makes a label suspect in any case
 NEAR = 1e-6  # probabilities that differ by less are equal
+ENOUGH = 2_000  # labels by which one kind of features is chosen
 FOLDS, PENALTY = 5, 1.0  # the penalty is for features of length 1 (docs/review.md)
 Array = NDArray[np.float64]
 
@@ -151,6 +154,24 @@ def held_out_probabilities(
     if cleaned:
         p[known] = by_folds(x, y, fold, count, trusted(p[known], y))
     return p
+
+
+def most_telling(
+    kinds: Sequence[NDArray[np.float32]], labels: NDArray[np.int64], classes: int, seed: int = 0
+) -> NDArray[np.float32]:
+    """Of several kinds of features (N, D) the one from which held-out labels are predicted best, by their log p."""
+    if len(kinds) == 1:
+        return kinds[0]
+    some = np.random.default_rng(seed_of(seed, "kinds")).permutation(len(labels))[:ENOUGH]
+    y = labels[some]
+    if len(np.unique(y)) < 2:
+        return kinds[0]
+
+    def likelihood(x: NDArray[np.float32]) -> float:
+        p = held_out_probabilities(x[some], y, classes, seed=seed, cleaned=False)
+        return float(np.log(np.maximum(p[np.arange(len(y)), y], NEAR)).mean())
+
+    return max(kinds, key=likelihood)
 
 
 def trusted(p: Array, y: NDArray[np.int64]) -> NDArray[np.bool_]:
