@@ -18,7 +18,7 @@ from certus.review.labels import Labels
 
 @dataclass(frozen=True)
 class Options:
-    """Label pictures in the browser: what to label next, suspect labels, certain answers; then train again.
+    """Label pictures in the browser: what is unsure, suspect or certain; then train again.
 
     The page is for this machine alone. Every label is saved at once in labels.csv, in the folder of the pictures, as
     certus train reads it. No picture is moved or changed.
