@@ -63,6 +63,8 @@ def export(run: str | Path, out: str | Path, *, format: str = "onnx", draws: int
         raise UsageError(f"The file of the format {format} ends in {FORMATS[format]}, but `out` is {path}.")
     if len(model.shape) == 3 and model.shape[1] != model.shape[2]:
         raise UsageError(f"Only square pictures can be exported, but this run's are {model.shape[1]}×{model.shape[2]}.")
+    if format == "onnx":
+        need_onnx()
     with threads(config.threads):
         graph = Graph(model, config.fit, draws).eval()
         stored, source = sample(model, config)
@@ -76,7 +78,6 @@ Compare = Callable[[Any], Agreement]
 
 
 def write_onnx(path: Path, graph: Graph, model: Model, config: Config, agree: Compare, int8: bool) -> Exported:
-    need_onnx()
     proto = onnx_model(graph, model, description(graph, model, config))
     ready = session(proto)
     found = agree(lambda inputs, seed: answers_of(ready, inputs, seed))
