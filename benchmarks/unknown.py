@@ -47,7 +47,7 @@ def auroc(known: Tensor, unknown: Tensor) -> float:
     both = torch.cat([known, unknown]).double()
     _, place, counts = both.unique(return_inverse=True, return_counts=True)
     last = counts.cumsum(0)
-    ranks = ((last - counts + 1 + last) / 2.0)[place]  # mean rank of equal values
+    ranks = ((2 * last - counts + 1).double() / 2)[place]  # mean rank of equal values
     m, n = len(known), len(unknown)
     return float((ranks[m:].sum() - n * (n + 1) / 2) / (m * n))
 
