@@ -82,12 +82,13 @@ class Found:
         }
 
     def picture(self) -> SearchPicture:
-        axes = self.search.space.axes
+        axes = [axis for axis in self.search.space.axes if len(axis.extremes) > 1]
         return SearchPicture(
             name=f"{self.search.method} on {self.search.data.name}",
             errors={t.number: t.error for t in self.tried if t.error is not None},
             pruned={t.number: t.last for t in self.tried if t.error is None and t.last is not None},
             values={a.name: {t.number: t.values[a.name] for t in self.tried if a.name in t.values} for a in axes},
+            choices={axis.name: axis.choices for axis in axes if axis.choices},
             log=[axis.name for axis in axes if axis.log],
             best=self.best.number if self.best else None,
         )
