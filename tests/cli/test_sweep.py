@@ -13,11 +13,14 @@ from experiments.inline import Inline
 
 from certus.cli.main import main
 from certus.experiments import sweep as sweeps
+from certus.training.lock import NAME
+from certus.training.loop import Listen, both
 from certus.training.run_folder import RunFolder
 
 WORDS = [
-    *"sweep --data moons --methods supervised,pi --trials 3 --width 4 --labelled-batch 6 --unlabelled-batch 100".split(),
-    *"--validation 50 --set weight=1..30:log learning-rate=0.02,0.2 --workers 1 --out out --epochs".split(),
+    *"sweep --data moons --methods supervised,pi --trials 1 --width 4 --labelled-batch 6".split(),
+    *"--unlabelled-batch 100 --validation 50 --workers 1 --out out --epochs 60".split(),
+    *"--set weight=1..30:log learning-rate=0.02..0.2".split(),
 ]
 
 
@@ -25,41 +28,44 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_in_a_run_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    long = [*WORDS, "300"]
-    process = subprocess.Popen([sys.executable, "-m", "certus", *long], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-m", "certus", *WORDS], stderr=subprocess.PIPE, text=True)
     begun = RunFolder(Path("out/trials/supervised-000-seed0"))
     while not (begun.metrics.exists() and begun.metrics.read_text().count("\n") > 2):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.kill()
     process.communicate()
-    done = 0
     while not (done := begun.saved_step()):  # its worker has seen that, and saves
         time.sleep(0.01)
-    monkeypatch.setattr(sweeps, "Pool", Inline)
-    monkeypatch.setattr(Inline, "kill_after", 1)
-    with pytest.raises(BaseException, match=""):
-        main(long)
-    capsys.readouterr()
-    assert begun.saved_step() == done  # it was read, and nothing was begun anew
-    assert len(begun.load_metrics()) > done // 9 - 1
+    while (begun.path / NAME).exists():
+        time.sleep(0.01)
+    assert done < 540
+    started = begun.config.stat().st_mtime_ns
 
-    monkeypatch.setattr(Inline, "kill_after", None)
-    short = [*WORDS[:-2], "short", "--epochs", "2"]
-    assert main(short) == 0
+    steps: list[int] = []
+    train = sweeps.train_trial
+    monkeypatch.setattr(sweeps, "train_trial", lambda cell, listen: train(cell, both(listen, steps_of(steps))))
+    monkeypatch.setattr(sweeps, "Pool", Inline)
+    assert main(WORDS) == 0
     shown = capsys.readouterr()
-    assert "pi trial 2  weight " in shown.err
-    assert "Train with the best settings: certus train --config short/best-pi.toml" in shown.out
-    results = json.loads(Path("short/results.json").read_text())
-    assert [len(results[method]["trials"]) for method in ("supervised", "pi")] == [2, 3]  # a grid of two points
-    best = min(results["pi"]["trials"], key=lambda t: t["error"])
-    assert results["pi"]["best"] == {"trial": best["number"], "values": best["values"]}
+    assert steps == [*range(done + 1, 541), *range(1, 541)]  # from the checkpoint, and then the other method
+    assert begun.config.stat().st_mtime_ns == started
+    assert len(begun.load_metrics()) == 60
+    assert "pi trial 0  weight " in shown.err
+    assert "Train with the best settings: certus train --config out/best-pi.toml" in shown.out
+    results = json.loads(Path("out/results.json").read_text())
+    (best,) = results["pi"]["trials"]
+    assert results["pi"]["best"] == {"trial": 0, "values": best["values"]}
     assert all(f"certus: {warning}" in shown.err for warning in results["pi"]["warnings"])
 
-    assert main(["train", "--config", "short/best-pi.toml", "--out", "run", "--json"]) == 0
+    assert main(["train", "--config", "out/best-pi.toml", "--out", "run", "--json"]) == 0
     trained = json.loads(capsys.readouterr().out)
     assert trained["validation_error"] == best["error"]  # the same run, and now its test error
     assert trained["test_error"] is not None
+
+
+def steps_of(steps: list[int]) -> Listen:
+    return lambda tick: steps.append(tick.step)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,6 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_in_a_run_file(
         ("--set weight=3..2", "--set gives weight an empty range: 3.0 is not less than 2.0."),
         ("--set dropout=0.1..2", "--dropout must be between 0 and 0.95, but is 2."),
         ("", "--set is missing"),
-        ("--set", "--set needs a value."),
         ("--set weight=1,2 ramp=0,9 --trails 4", "There is no option '--trails'. Did you mean '--trials'?"),
         ("--set weight=1,2 ramp=0,9 --trials x", "--trials must be a whole number, but is 'x'."),
         ("--set weight=1,2 --methods pi,vat --method pi", "Give only one of --method and --methods."),

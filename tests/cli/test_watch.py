@@ -43,11 +43,8 @@ def test_the_table_has_every_run_and_its_state(
     begin(Path("shared/quiet"))
     assert main(["watch", "shared", "--once"]) == 0
     shown = capsys.readouterr().out
-    rows = {
-        line.split("│")[1].strip(): [c.strip() for c in line.split("│")[2:-1]]
-        for line in shown.splitlines()
-        if "│ sh" in line
-    }
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│ shared" in line]
+    rows = {name: cells for name, *cells in lines}
     error = done.load_result()["validation_error"]
     assert rows["shared/done"][:5] == ["supervised", "finished", "12/12", f"{error:.2f} %", ""]
     states = {name.removeprefix("shared/"): row[1] for name, row in rows.items()}

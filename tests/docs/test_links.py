@@ -135,19 +135,7 @@ def test_every_flag_in_backticks_exists(page: Path) -> None:
         assert flag in known, span
 
 
-COMMANDS = (
-    "train",
-    "pretrain",
-    "compare",
-    "sweep",
-    "watch",
-    "report",
-    "paper",
-    "evaluate",
-    "predict",
-    "methods",
-    "data",
-)
+COMMANDS = tuple("train pretrain compare sweep watch report paper evaluate predict methods data".split())
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "methods.md"], ids=lambda page: page.name)

@@ -23,7 +23,7 @@ RUN = {"width": 4, "labelled_batch": 6, "unlabelled_batch": 200, "validation": 5
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> RunFolder:
-    """A run after 9 of its 12 steps, two epochs of 4."""
+    """A run after 9 of its 12 steps; an epoch has 5."""
     folder, run = RunFolder(tmp_path / "run"), plain_run("pi", **RUN)
     folder.create(run)
     progress = Progress.of(run, folder, observe=False)

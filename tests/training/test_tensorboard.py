@@ -29,7 +29,7 @@ def test_a_resumed_run_has_every_epoch_once(tmp_path: Path) -> None:
     folder.create(run)
     progress = Progress.of(run, folder, observe=True)
     with board(folder, tmp_path / "board") as listen:
-        for number in range(9):
+        for number in range(11):
             listen(progress.advance())
             if number == 6:
                 progress.save()  # the epoch that ends after this is trained again
@@ -44,7 +44,7 @@ def test_a_resumed_run_has_every_epoch_once(tmp_path: Path) -> None:
     assert set(found.Tags()["scalars"]) == set(scalars(records[0]))
     for name in found.Tags()["scalars"]:
         points = found.Scalars(name)
-        assert [point.step for point in points] == [4, 8, 12]
+        assert [point.step for point in points] == [5, 10, 12]
         assert [point.value for point in points] == pytest.approx([scalars(record)[name] for record in records])
     kept = [record["targets"]["consistency"]["kept"]["all"] for record in records]
     assert [point.value for point in found.Scalars("kept targets/consistency all")] == pytest.approx(kept)
