@@ -19,6 +19,7 @@ from certus.experiments.sweep import run_sweep
 from certus.experiments.sweep_plan import Sweep, plan_sweep
 from certus.experiments.sweep_study import JOURNAL, Study, Tried
 from certus.training.build import build
+from certus.training.lock import locked
 from certus.training.loop import fit
 from certus.training.run_folder import RunFolder
 
@@ -67,8 +68,12 @@ def test_methods_have_the_same_number_of_trials_of_the_settings_that_they_have(t
 def test_a_grid_has_each_point_once_and_may_be_enlarged_but_not_changed(tmp_path: Path) -> None:
     points = [{"learning_rate": rate, "weight": w} for rate in (0.02, 0.2) for w in (1.0, 5.0)]
     texts = "learning_rate=0.02,0.2 weight=1,5"
+    few = tried(planned(tmp_path, texts=texts, trials=2, epochs=1))["pi"]
     first = tried(planned(tmp_path, texts=texts, trials=30, epochs=1))["pi"]
-    assert [t.values for t in first] == points
+    assert first[:2] == few
+    assert [t.values for t in first[2:]] == [p for p in points if p not in [t.values for t in few]]
+    whole = tried(planned(tmp_path / "whole", texts=texts, trials=30, epochs=1))["pi"]
+    assert [t.values for t in whole] == points
     Inline.kill_after = Inline.seen  # nothing is trained any more
     assert tried(planned(tmp_path, texts=texts, trials=50, epochs=1))["pi"] == first
     with pytest.raises(UsageError, match="already holds a sweep of pi with other set: give another `out`"):
@@ -133,6 +138,30 @@ def test_trials_that_are_behind_the_median_are_stopped(tmp_path: Path) -> None:
     for t in pruned:
         assert not RunFolder(tmp_path / "trials" / f"pi-{t.number:03}-seed0").finished()
     assert sum("pruned at" in outcome for outcome in told) == len(pruned)
+
+
+def test_hyperband_stops_trials_too(tmp_path: Path) -> None:
+    texts = "learning_rate=0.2,0.1,0.3,0.15,0.00001,0.00002"
+    found = tried(planned(tmp_path, texts=texts, trials=6, epochs=6, pruner="hyperband"))["pi"]
+    assert {t.state for t in found} == {"finished", "pruned"}
+
+
+def test_a_run_that_a_worker_still_saves_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    sweep = planned(tmp_path, trials=1, epochs=1)
+    (search,) = sweep.searches
+    folder = sweep.cell(search, 0, search.usual, 0).folder.path
+    holder = locked(folder)
+    holder.__enter__()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            holder.__exit__(None, None, None)
+
+    monkeypatch.setattr(sweeps.time, "sleep", sleep)
+    assert [t.state for t in tried(sweep)["pi"]] == ["finished"]
+    assert waits == [1, 1]
 
 
 def study_of(sweep: Sweep) -> Study:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ from certus.experiments.pool import Pool
 from certus.experiments.sweep_plan import Search, Sweep, without_test
 from certus.experiments.sweep_study import Study, make_pruner, open_journal
 from certus.training.build import build_on
-from certus.training.lock import locked
+from certus.training.lock import Busy, locked
 from certus.training.loop import Listen, Tick, train
 from certus.training.planning import check_length
 from certus.training.run import Diverged
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import optuna
 
 DIVERGED = 100.0  # the error (%) of a run whose loss is no longer finite
+PATIENCE = 30  # seconds for a worker that is still saving
 PRUNED = "pruned"  # a file in the folder of a trial that is to stop
 
 
@@ -77,7 +80,7 @@ def run_sweep(
         check_length(None, None, minutes)
     with locked(sweep.out):
         studies = open_studies(sweep)
-        left = sum(study.budget - len(study.tried()) for study in studies)
+        left = sum(max(0, study.budget - len(study.tried())) for study in studies)
         if not left:
             return studies, {}
         leader = Leader(sweep, studies, on_tick, on_end)
@@ -216,9 +219,25 @@ class Leader:
             self.on_end(attempt, f"pruned at {error:.2f} % after epoch {tick.epoch} of {tick.epochs}")
 
     def fail(self, attempt: Attempt, error: CertusError) -> None:
-        attempt.study.fail(attempt.trial)
+        if not isinstance(error, Busy):  # else it stays under way
+            attempt.study.fail(attempt.trial)
         self.failures[attempt.name] = error
         self.on_end(attempt, f"failed: {error}")
+
+
+@contextmanager
+def patiently_locked(folder: Path) -> Iterator[None]:
+    """A worker of a sweep that was killed still saves its run: wait for it."""
+    with ExitStack() as held:
+        for patience in reversed(range(PATIENCE)):
+            try:
+                held.enter_context(locked(folder))
+                break
+            except Busy:
+                if not patience:
+                    raise
+                time.sleep(1)
+        yield
 
 
 def train_trial(cell: Cell, listen: Listen) -> dict[str, Any]:
@@ -231,7 +250,7 @@ def train_trial(cell: Cell, listen: Listen) -> dict[str, Any]:
         if stop.exists():
             raise Pruned(f"{folder.path} was pruned.")
 
-    with locked(folder.path):
+    with patiently_locked(folder.path):
         check_folder(cell)
         if folder.finished():
             return folder.load_result()

@@ -122,11 +122,17 @@ class Study:
         waiting = self.study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.WAITING])
         if not waiting:  # else a process was killed between the two
             if self.space.size <= self.budget:
-                self.study.enqueue_trial(self.space.point(number))
+                self.study.enqueue_trial(self.untried())
             elif not number and all(axis.holds(usual[axis.name]) for axis in self.space.axes):
                 self.study.enqueue_trial({axis.name: usual[axis.name] for axis in self.space.axes})
         self.draw_as(number)
         return self.study.ask()
+
+    def untried(self) -> dict[str, Any]:
+        """The first point of a grid that no trial has; there may be trials of a time when fewer were asked for."""
+        taken = [trial.params for trial in self.study.get_trials(deepcopy=False)]
+        points = map(self.space.point, range(int(self.space.size)))
+        return next((point for point in points if point not in taken), self.space.point(0))
 
     def draw_as(self, number: int) -> None:
         seed = seed_of(self.seed, f"sweep of {self.name}", number) % 2**32
