@@ -44,7 +44,9 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_in_a_run_file(
 
     steps: list[int] = []
     train = sweeps.train_trial
-    monkeypatch.setattr(sweeps, "train_trial", lambda cell, listen: train(cell, both(listen, steps_of(steps))))
+    monkeypatch.setattr(
+        sweeps, "train_trial", lambda cell, listen, **more: train(cell, both(listen, steps_of(steps)), **more)
+    )
     monkeypatch.setattr(sweeps, "Pool", Inline)
     assert main(WORDS) == 0
     shown = capsys.readouterr()

@@ -179,10 +179,10 @@ def test_a_loss_that_is_not_finite_counts_as_100_percent(tmp_path: Path) -> None
 def test_a_failure_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = sweeps.train_trial
 
-    def broken(cell: Any, listen: Any) -> Any:
+    def broken(cell: Any, listen: Any, **more: Any) -> Any:
         if "-000-" in cell.name:
             raise CertusError("The disk is full.")
-        return trained(cell, listen)
+        return trained(cell, listen, **more)
 
     monkeypatch.setattr(sweeps, "train_trial", broken)
     studies, failures = run_sweep(planned(tmp_path, trials=2), 1)
@@ -191,9 +191,11 @@ def test_a_failure_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: py
 
 
 def test_a_sweep_stops_in_time_and_goes_on_later(tmp_path: Path) -> None:
-    first = tried(planned(tmp_path), minutes=1e-6)["pi"]
+    first = tried(planned(tmp_path / "out"), minutes=1e-6)["pi"]
     assert len(first) < 4
-    assert len(tried(planned(tmp_path))["pi"]) == 4
+    assert len(tried(planned(tmp_path / "out"), tensorboard=tmp_path / "board")["pi"]) == 4
+    curves = {path.name for path in (tmp_path / "board").iterdir() if list(path.glob("events.*"))}
+    assert len(curves) == 4 - len(first)
 
 
 def test_equal_values_are_trained_once(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ class Options:
     epochs: float | None = flag("passes over the unlabelled images of each trial", None, "by data set", SEARCH)
     workers: int | None = flag("trials at the same time", None, "one per core", SEARCH)
     out: Path | None = flag("the folder of the sweep", None, "runs/sweep-…", SEARCH)
+    tensorboard: Path | None = flag(
+        "also write the curves of each trial for TensorBoard, below this folder", group=SEARCH
+    )
     settings: Mapping[str, Any] = many(config_flags("threads"))
     method_options: Mapping[str, Any] = many(option_flags())
 
@@ -85,7 +88,9 @@ def run(options: Options) -> int:
     )
     with trial_progress() as progress:
         try:
-            studies, failures = run_sweep(sweep, workers, options.minutes, progress.tick, progress.end)
+            studies, failures = run_sweep(
+                sweep, workers, options.minutes, progress.tick, progress.end, options.tensorboard
+            )
         except Interrupted as e:
             raise Interrupted(f"{e} Go on with: {typed_command()}") from None
     found = write_sweep(sweep, studies, typed_command())

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,12 @@ from certus.experiments.sweep_plan import Search, Sweep, without_test
 from certus.experiments.sweep_study import Study, make_pruner, open_journal
 from certus.training.build import build_on
 from certus.training.lock import Busy, locked
-from certus.training.loop import Listen, Tick, train
+from certus.training.loop import Listen, Tick, both, train
 from certus.training.planning import check_length
 from certus.training.run import Diverged
 from certus.training.run_folder import RunFolder
 from certus.training.stopping import stop_signal
+from certus.training.tensorboard import board, the_writer
 from certus.writing import put
 
 if TYPE_CHECKING:
@@ -70,14 +72,22 @@ OnEnd = Callable[[Attempt, str], None]  # with what became of it
 
 
 def run_sweep(
-    sweep: Sweep, workers: int = 0, minutes: float | None = None, on_tick: OnTick = ignore, on_end: OnEnd = ignore
+    sweep: Sweep,
+    workers: int = 0,
+    minutes: float | None = None,
+    on_tick: OnTick = ignore,
+    on_end: OnEnd = ignore,
+    tensorboard: Path | None = None,
 ) -> tuple[list[Study], dict[str, CertusError]]:
     """Do the trials that are left; the studies, and the trials that failed.
 
-    After so many `minutes` the trials under way are saved. The same call goes on with them.
+    After so many `minutes` the trials under way are saved. The same call goes on with them. `tensorboard`: the folder
+    for the curves of each trial.
     """
     if minutes is not None:
         check_length(None, None, minutes)
+    if tensorboard is not None:
+        the_writer()  # refused before anything is trained
     with locked(sweep.out):
         studies = open_studies(sweep)
         left = sum(max(0, study.budget - len(study.tried())) for study in studies)
@@ -88,7 +98,7 @@ def run_sweep(
         with timer(minutes, late) as ends, stop_signal((signal.SIGINT, signal.SIGTERM)) as stopped:
             ends.append(stopped)
             try:
-                with Pool(min(workers or cores(), left), train_trial) as pool:
+                with Pool(min(workers or cores(), left), partial(train_trial, tensorboard=tensorboard)) as pool:
                     leader.lead(pool, stopped)
             except Interrupted:
                 if not late.is_set():
@@ -240,7 +250,7 @@ def patiently_locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def train_trial(cell: Cell, listen: Listen) -> dict[str, Any]:
+def train_trial(cell: Cell, listen: Listen, tensorboard: Path | None = None) -> dict[str, Any]:
     """The result of a trial at one seed, which has no test error; in a worker."""
     folder: RunFolder = cell.folder
     stop = folder.path / PRUNED
@@ -257,4 +267,5 @@ def train_trial(cell: Cell, listen: Listen) -> dict[str, Any]:
         config = cell.config
         data = without_test(load(config.data, config.data_dir, config.size, config.fit))
         run = build_on(data, config, blueprint=folder.load_blueprint(), trained=folder.saved_step() > 0)
-        return train(run, folder, heed, signals=(signal.SIGTERM,), observe=False)
+        with board(folder, tensorboard) as draw:
+            return train(run, folder, both(draw, heed), signals=(signal.SIGTERM,), observe=False)
