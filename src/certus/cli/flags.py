@@ -9,7 +9,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import DisallowNone, Positional
@@ -26,7 +26,7 @@ class Flag:
     """A flag of a command, or a positional argument."""
 
     name: str  # in Python
-    kind: Any  # bool, int, float, str or Path; for a positional argument also a tuple of them
+    kind: Any  # bool, int, float, str or Path, or a tuple of them
     help: str
     default: str = ""  # as the help page shows it
     group: str = "options"  # on the help page; empty: not shown
@@ -39,7 +39,14 @@ class Flag:
             return self.metavar
         if self.kind is bool:
             return ("--[no-]" if self.default else "--") + spelled(self.name)[2:] + " [auto]" * self.auto
+        if self.several:
+            return f"{spelled(self.name)} {get_args(self.kind)[0].__name__.upper()}..."
         return f"{spelled(self.name)} {self.kind.__name__.upper()}"
+
+    @property
+    def several(self) -> bool:
+        """Whether it takes all words up to the next flag."""
+        return get_origin(self.kind) is tuple
 
 
 def spelled(name: str) -> str:
@@ -52,7 +59,7 @@ def flag(help: str, default: Any = None, shown: str = "", group: str = "options"
 
     `shown` says on the help page what happens then.
     """
-    if not shown and default not in (None, False):
+    if not shown and default not in (None, False, ()):
         shown = f"{default:g}" if isinstance(default, float) else str(default)
     return field(default=default, metadata={"help": help, "default": shown, "group": group})
 
@@ -149,6 +156,8 @@ def refusal(command: str, flags: Sequence[Flag], words: Sequence[str]) -> UsageE
                 if not rest or rest[0].startswith("--"):
                     return UsageError(f"{name} needs a value.")
                 value = rest.pop(0)
+            while found.several and rest and not rest[0].startswith("--"):
+                rest.pop(0)
             try:
                 if found.kind in KINDS:
                     found.kind(value)

@@ -19,6 +19,8 @@ COMMANDS = {  # each is a module of this package, imported when it is needed
     "train": "Train one classifier.",
     "pretrain": "Train a network without labels, as a start for certus train.",
     "compare": "Train several methods over several seeds and print the table of their errors.",
+    "sweep": "Search for the settings of a method that give the lowest validation error.",
+    "watch": "Follow runs in a table while they are trained, here or on other machines.",
     "report": "Show runs on one page: tables, curves, certainty, mistakes.",
     "paper": "Repeat the paper's experiments.",
     "evaluate": "Measure how good a run's answers are on test images.",

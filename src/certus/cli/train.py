@@ -23,11 +23,12 @@ from certus.methods.options import at_least
 from certus.networks import architecture
 from certus.training.build import build
 from certus.training.continuing import inherited
-from certus.training.loop import train
+from certus.training.loop import both, train
 from certus.training.planning import check_length, complete
 from certus.training.race import race, wanted
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder
+from certus.training.tensorboard import board, the_writer
 from certus.writing import put
 
 FILES = "files"
@@ -61,6 +62,7 @@ class Options(NewRun):
     method_options: Mapping[str, Any] = many(option_flags())
     config: Path | None = flag("take the settings of this run file; flags override them", group=FILES)
     resume: Path | None = flag("continue the run in this folder, to the same result", group=FILES)
+    tensorboard: Path | None = flag("also write the curves of the run for TensorBoard, below this folder", group=FILES)
 
 
 def more_flags(options: Options) -> list[Flag]:
@@ -69,6 +71,8 @@ def more_flags(options: Options) -> list[Flag]:
 
 
 def run(options: Options) -> int:
+    if options.tensorboard is not None:
+        the_writer()  # refused before anything is trained
     if options.resume is not None:
         return resume(options.resume, options)
     base = Config.read(options.config) if options.config is not None else {}
@@ -78,7 +82,7 @@ def run(options: Options) -> int:
         base = inherited(options.settings)
     config = new_config(options, base, options.method_options)
     with RunFolder.new(options.out, config) as folder:
-        return train_in(folder, config, options)
+        return train_in(folder, config, options, options.tensorboard)
 
 
 def resume(path: Path, options: Options) -> int:
@@ -98,7 +102,7 @@ def resume(path: Path, options: Options) -> int:
         if folder.is_old():
             note = "This run was begun by certus 0.1.0, whose checkpoints hold no settings: config.toml is trusted."
             console.print(note, soft_wrap=True)
-        return train_in(folder, config, options)
+        return train_in(folder, config, options, options.tensorboard)
 
 
 def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[str, Any]) -> Config:
@@ -133,7 +137,7 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
         return complete(config, options.epochs, minutes)
 
 
-def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
+def train_in(folder: RunFolder, config: Config, options: NewRun, tensorboard: Path | None = None) -> int:
     """Train a run in its folder, from its newest checkpoint if it has one, and print the result."""
     at_least(0)("save_seconds", options.save_seconds)
     with counting("embedding pictures") as told, heard_by(told):
@@ -143,8 +147,8 @@ def train_in(folder: RunFolder, config: Config, options: NewRun) -> int:
         folder.path.mkdir(parents=True, exist_ok=True)
         put(folder.path / "skipped.txt", "".join(f"{file}\t{why}\n" for file, why in skipped))
     try:
-        with run_progress(f"{config.method} seed {config.seed}") as listen:
-            result = train(built, folder, listen, options.save_seconds)
+        with run_progress(f"{config.method} seed {config.seed}") as listen, board(folder, tensorboard) as draw:
+            result = train(built, folder, both(listen, draw), options.save_seconds)
     except Interrupted as e:
         again = shlex.join(["certus", "train", "--resume", str(folder.path)])
         raise Interrupted(f"{e} Go on with: {again}") from None

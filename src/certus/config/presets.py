@@ -1,7 +1,7 @@
 """Settings that suit a data set and a method. None was chosen on a test set.
 
 The network decides which: `sprint` has those of `config/engine.py`, for good answers in minutes. The others have those
-below. Those of digits and two moons were chosen on validation labels (benchmarks/tune.py), those of
+below. Those of digits and two moons were chosen on validation labels (as `certus sweep` does), those of
 other vectors at other seeds than those that are reported (benchmarks/vectors.py). Those of CIFAR-10, CIFAR-100
 and SVHN are the original papers', in the units of certus: a weight on a squared error that is averaged over C classes
 is divided by C here, where it is summed; and a supervised loss that is averaged over the labelled images alone needs no

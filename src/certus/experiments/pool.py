@@ -7,29 +7,32 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any
 
 from certus.errors import CertusError, Interrupted, unexpected
 from certus.experiments.cells import Cell, check_folder
+from certus.training import loop
 from certus.training.build import build
 from certus.training.lock import locked
-from certus.training.loop import Listen, Tick, train
+from certus.training.loop import Listen, Tick
 
 Event = tuple[str, str, Any]  # "tick", "result" or "failed"; the name of the cell; the value
+TrainCell = Callable[[Cell, Listen], dict[str, Any]]  # a function of a module, which a worker imports
 
 
 class Pool:
     """Leaving the `with` block by an error asks the workers to save their runs and stop."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, train: TrainCell | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self.tasks: Any = context.Queue()
         self.events: Any = context.Queue()
         self.workers = [
-            context.Process(target=work, args=(self.tasks, self.events), daemon=True) for _ in range(workers)
+            context.Process(target=work, args=(self.tasks, self.events, train or train_cell), daemon=True)
+            for _ in range(workers)
         ]
 
     def __enter__(self) -> Pool:
@@ -66,22 +69,24 @@ class Pool:
             self.tasks.put(cell)
         left = len(cells)
         while left:
-            if stopped.is_set():
-                raise Interrupted("Stopped; every run is saved.")
-            try:
-                event = self.events.get(timeout=1.0)
-            except queue.Empty:
-                if not all(worker.is_alive() for worker in self.workers):
-                    raise CertusError(
-                        "A worker process died (out of memory?). What it had saved is kept: run the same command "
-                        "again, with fewer `workers` if it happens twice."
-                    ) from None
-                continue
+            event = self.event(stopped)
             left -= event[0] != "tick"
             yield event
 
+    def event(self, stopped: threading.Event) -> Event:
+        """The next one, of any cell."""
+        while not stopped.is_set():
+            with suppress(queue.Empty):
+                return self.events.get(timeout=1.0)
+            if not all(worker.is_alive() for worker in self.workers):
+                raise CertusError(
+                    "A worker process died (out of memory?). What it had saved is kept: run the same command "
+                    "again, with fewer `workers` if it happens twice."
+                )
+        raise Interrupted("Stopped; every run is saved.")
 
-def work(tasks: Any, events: Any) -> None:
+
+def work(tasks: Any, events: Any, train: TrainCell) -> None:
     """A worker process. The parent process stops it with SIGTERM; without a parent it stops by itself."""
     orphaned = threading.Event()
     threading.Thread(target=watch_parent, args=(orphaned, events), daemon=True).start()
@@ -93,7 +98,7 @@ def work(tasks: Any, events: Any) -> None:
                 events.put(("tick", name, tick))
 
         try:
-            events.put(("result", cell.name, train_cell(cell, listen)))
+            events.put(("result", cell.name, train(cell, listen)))
         except (Interrupted, KeyboardInterrupt):
             events.cancel_join_thread()  # nobody reads them any more
             return
@@ -121,4 +126,4 @@ def train_cell(cell: Cell, listen: Listen) -> dict[str, Any]:
         check_folder(cell)
         if cell.folder.finished():
             return cell.folder.load_result()
-        return train(build(cell.config, cell.folder), cell.folder, listen, signals=(signal.SIGTERM,))
+        return loop.train(build(cell.config, cell.folder), cell.folder, listen, signals=(signal.SIGTERM,))

@@ -59,6 +59,16 @@ def ignore(tick: Tick) -> None:
     """A listener that does nothing."""
 
 
+def both(first: Listen, second: Listen) -> Listen:
+    """A listener that tells two."""
+
+    def listen(tick: Tick) -> None:
+        first(tick)
+        second(tick)
+
+    return listen
+
+
 def train(
     run: Run,
     folder: RunFolder,

@@ -27,6 +27,10 @@ from certus.views import Views
 Phase = Callable[[str], AbstractContextManager[None]]
 
 
+class Diverged(CertusError):
+    """A loss that is not finite."""
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything that a config means, built and ready for step 0."""
@@ -138,7 +142,7 @@ def unwatched(name: str) -> AbstractContextManager[None]:  # noqa: ARG001 (a pha
 def check_finite(losses: Mapping[str, Tensor | float], number: int) -> None:
     for name, loss in losses.items():
         if not math.isfinite(loss):
-            raise CertusError(
+            raise Diverged(
                 f"The loss became {float(loss)} in step {number + 1}, term '{name}'. The last good checkpoint is "
                 "kept; try a smaller `learning_rate` or `weight`."
             )

@@ -1,0 +1,72 @@
+"""A pool of one worker that is a thread of this process, and stops between two epochs until it is asked for more."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import suppress
+from typing import Any
+
+from certus.errors import CertusError, Interrupted
+from certus.experiments.cells import Cell
+from certus.training.loop import Tick
+
+
+class Killed(BaseException):
+    """The process is gone, without a chance to save."""
+
+
+class Inline:
+    """In place of `Pool`. `kill_after`: so many events, then everything ends as by SIGKILL."""
+
+    kill_after: int | None = None
+    seen = 0
+
+    def __init__(self, workers: int, train: Any) -> None:
+        assert workers >= 1
+        self.train = train
+        self.workers = [None]
+        self.tasks: queue.Queue[Cell] = queue.Queue()
+        self.events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
+        self.go = threading.Semaphore(0)
+        self.dead = False
+        self.thread: threading.Thread | None = None
+
+    def __enter__(self) -> Inline:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.dead = True
+        self.go.release()
+        if self.thread:
+            self.thread.join()
+
+    def event(self, stopped: threading.Event) -> tuple[str, str, Any]:
+        if stopped.is_set():
+            raise Interrupted("Stopped; every run is saved.")
+        if self.kill_after is not None and Inline.seen >= self.kill_after:
+            raise Killed
+        Inline.seen += 1
+        if self.thread is None or not self.thread.is_alive():
+            self.thread = threading.Thread(target=self.work, args=(self.tasks.get_nowait(),))
+            self.thread.start()
+        else:
+            self.go.release()
+        found = self.events.get(timeout=60)
+        if found[0] != "tick":
+            self.thread.join()
+        return found
+
+    def work(self, cell: Cell) -> None:
+        def listen(tick: Tick) -> None:
+            if tick.validation_error is not None:
+                self.events.put(("tick", cell.name, tick))
+                self.go.acquire()
+                if self.dead:
+                    raise Killed
+
+        with suppress(Killed):
+            try:
+                self.events.put(("result", cell.name, self.train(cell, listen)))
+            except CertusError as e:
+                self.events.put(("failed", cell.name, e))
