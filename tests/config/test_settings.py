@@ -44,6 +44,7 @@ OTHERS: dict[str, tuple[dict[str, object], object]] = {
     "labelled_batch": (TINY, 7),
     "unlabelled_batch": (TINY, 11),
     "steps": (TINY, 4),
+    "clock": (TINY | {"method": "ft-ccl"}, 10),
     "learning_rate": (TINY, 0.017),
     "momentum": (TINY, 0.3),
     "weight_decay": (TINY, 0.1),
