@@ -29,7 +29,7 @@ def test_every_preset_is_taken_whole(data: str, method: str) -> None:
     config = resolve({"data": data, "method": method, "network": "mlp" if vectors else "cnn13"})
     assert data in DATASETS or data == VECTORS
     assert config.optimiser == ("muon" if data == VECTORS else "sgd")
-    for name, expected in (DATA[data] | TRAINING[data] | METHOD_PRESETS[data, method]).items():
+    for name, expected in (DATA[data] | TRAINING.get(data, {}) | METHOD_PRESETS[data, method]).items():
         if name not in ("network", "method"):
             assert value(config, name) == expected or name in METHOD_PRESETS[data, method]
     for name, expected in METHOD_PRESETS[data, method].items():

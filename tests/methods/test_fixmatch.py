@@ -133,13 +133,13 @@ def test_the_moving_average_answers_and_does_not_teach():
 
 
 def test_pseudo_label_has_a_threshold_and_a_ramp():
-    training = run("pseudo-label", {"threshold": 0.65, "ramp": 100.0, "weight": 2.0}, MOONS, steps=3)
+    training = run("pseudo-label", {"threshold": 0.65, "ramp": 200.0, "weight": 2.0}, MOONS, steps=3)
     step, (student,) = training.step(3), training.method.students
     loss = training.method.losses(step)["pseudo"].item()
     p = step.learn(student, "a").detach().double().softmax(1).tolist()
     kept = [max(row) for row in p if max(row) >= 0.65]
     assert 0 < len(kept) < len(p)
-    ramp = ramp_up(step.clock.epoch, 100.0)
+    ramp = ramp_up(step.clock.epoch, 200.0)
     assert 0 < ramp < 1
     assert loss == pytest.approx(2.0 * ramp * -sum(map(log, kept)) / len(p), rel=1e-4)
 

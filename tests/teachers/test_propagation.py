@@ -345,9 +345,9 @@ def run(method="label-propagation", **options):
 @pytest.mark.parametrize("method", ["label-propagation", "mean-teacher-label-propagation"])
 @pytest.mark.parametrize("damp", [False, True])
 def test_in_a_run_the_term_is_active_after_the_start_for_unlabelled_images(method, damp):
-    training = run(method, start=100.0, neighbours=10, damp=damp)
+    training = run(method, start=140.0, neighbours=10, damp=damp)
     source = training.method.followers[-1]
-    for number in range(10):  # step 5 is the first with e = 17.5 (step + 1) ≥ 100; its graph is first used in step 6
+    for number in range(10):  # step 5 is the first with e = 25 (step + 1) ≥ 140; its graph is first used in step 6
         step = training.step(number)
         target, loss = source(step), training.advance(number)["propagated"]
         assert (target.weight.max() > 0) == (loss > 0) == (number > 5)

@@ -43,7 +43,7 @@ class MemoryTerm:
         return f"{self.weight} · mean(H(p̂) + max p̂ · KL(p ‖ p̂)), p̂ from {self.memory}"
 
 
-MEAN = "the authors' code: α = (1 + s)/(10 + s) at step s, 0.9999 at most"
+MEAN = "the authors' code, where α is at most s/(s + 9) at step s = 1, 2, …"
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,13 @@ class Options:
     weight: float = option(1.0, "weight of the memory loss", at_least(0))
     ramp: float = option(0.0, "epochs of the `clock` over which the weight rises to its maximum", at_least(0))
     rate: float = option(0.5, "η, update rate of keys and values", between(0, 1))
-    horizon: float = option(
-        0.1,
-        "share of the steps so far that the averaged weights, which answer, look back over",
-        between(0, 1),
-        source=MEAN,
-    )
+    decay: float = option(0.9999, "α of the averaged weights, which answer", between(0, 1), source=MEAN)
 
 
 def ma_dnn(context: BuildContext, options: Options) -> Method:
     student = context.network(0)
     memory = ClassMemory(student, "a", context.classes, options.rate)
-    average = EMA(student, horizon=options.horizon)
+    average = EMA(student, options.decay, begin=9.0)
     return Method(
         name="ma-dnn",
         students=(student,),

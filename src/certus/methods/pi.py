@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from certus.core.build_context import BuildContext
 from certus.core.method import Method
 from certus.core.schedules import RampUp
 from certus.core.step import Step
 from certus.core.student import See
+from certus.core.target import Target
 from certus.core.terms import Consistency, CrossEntropy
 from certus.methods.options import at_least, option
 from certus.methods.recipe import Recipe
-from certus.teachers import Own
+from certus.networks.roles import role
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,32 @@ class Options:
 
 
 @dataclass(frozen=True, eq=False)
+class Twin:
+    """The student's answer to another view, which learns too. It changes no batch-norm statistics."""
+
+    net: nn.Module
+    view: str
+
+    def logits(self, step: Step) -> Tensor:
+        return step.once(
+            ("twin", id(self.net), self.view), lambda: step.probe(self.net, step.view(self.view), self.view)
+        )
+
+    def __call__(self, step: Step) -> Target:
+        return Target.plain(self.logits(step))
+
+    def __repr__(self) -> str:
+        return f"{role(self.net)}({self.view})"
+
+
+@dataclass(frozen=True, eq=False)
 class SelfConsistency(Consistency):
     """λ(e) · mean ‖softmax(z_a) − softmax(z_b)‖², with gradient into both answers, as in the authors' code."""
 
-    other: See | None = None
+    source: Twin
 
     def __call__(self, step: Step) -> Tensor:
-        assert self.other is not None
-        difference = self.read(step).softmax(1) - self.other(step).softmax(1)
+        difference = self.read(step).softmax(1) - self.source.logits(step).softmax(1)
         return self.weight(step.clock) * difference.square().sum(1).mean()
 
 
@@ -53,10 +72,7 @@ def pi(context: BuildContext, options: Options) -> Method:
         terms={
             "supervised": CrossEntropy(See(student, "a"), context.smoothing),
             "consistency": SelfConsistency(
-                See(student, "a"),
-                Own(student, "b"),
-                weight=RampUp(options.weight, options.ramp),
-                other=See(student, "b"),
+                See(student, "a"), Twin(student, "b"), weight=RampUp(options.weight, options.ramp)
             ),
         },
     )

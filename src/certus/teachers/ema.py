@@ -14,7 +14,7 @@ from certus.networks.roles import role, set_role
 
 
 class EMA(nn.Module):
-    """θ' ← αθ' + (1−α)θ after every step, α = min(1 − 1/(s+1), decay) at step s = 1, 2, …
+    """θ' ← αθ' + (1−α)θ after every step, α = min(s/(s + begin), decay) at step s = 1, 2, …
 
     With a `horizon` the average follows the length of the run instead: it looks back over this share of the steps so
     far, and over less and less of them in the last third, α = H/(H+1) with H = horizon · s · min(1, 3(1 − s/steps)).
@@ -24,11 +24,11 @@ class EMA(nn.Module):
 
     student: nn.Module
 
-    def __init__(self, student: nn.Module, decay: float = 0.99, horizon: float = 0.0) -> None:
+    def __init__(self, student: nn.Module, decay: float = 0.99, horizon: float = 0.0, begin: float = 1.0) -> None:
         super().__init__()
         self.net = deepcopy(student).eval().requires_grad_(False)
         set_role(self.net, role(student).replace("student", "teacher"))
-        self.decay, self.horizon = decay, horizon
+        self.decay, self.horizon, self.begin = decay, horizon, begin
         refer(self, student=student)
 
     @torch.no_grad()
@@ -44,7 +44,7 @@ class EMA(nn.Module):
 
     def alpha(self, clock: Clock) -> float:
         done = clock.step + 1
-        longest = 1.0 - 1.0 / (done + 1)
+        longest = 1.0 - self.begin / (done + self.begin)
         if not self.horizon:
             return min(longest, self.decay)
         back = self.horizon * done * min(1.0, 3.0 * (1.0 - done / clock.steps))
