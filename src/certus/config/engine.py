@@ -58,8 +58,8 @@ BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
 
 FINE: dict[str, Any] = {  # to go on from weights that were learnt on other pictures
     "dropout": 0.2,
-    "labelled_batch": 32,
-    "unlabelled_batch": 64,
+    "labelled_batch": 16,
+    "unlabelled_batch": 32,
     "optimiser": "adam",
     "learning_rate": 2e-4,
     "weight_decay": 0.01,
@@ -75,6 +75,7 @@ FINE_BY_METHOD: dict[str, dict[str, Any]] = {
 FEW_FOR_GUESSES = 25  # labels per class; with fewer, a warm-up also learns guesses (docs/pictures.md)
 
 HEAD: dict[str, Any] = FINE | {  # to learn one layer on the features of such a network
+    "labelled_batch": 32,
     "unlabelled_batch": 128,
     "noise": 0.3,
     "translate": 0,
@@ -123,7 +124,7 @@ FINE_PASSES, FINE_IMAGES = 3, 3_000  # of a network with weights that were learn
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
 TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
 STEPS = {"digits": 150}  # of a run whose length was not asked for
-FINE_STEPS, HEAD_STEPS = 400, 600
+FINE_STEPS, HEAD_STEPS = 800, 600
 
 
 def usual_steps(config: Config) -> int:
