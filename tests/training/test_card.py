@@ -91,6 +91,7 @@ def test_a_folder_without_test_pictures_says_that_nothing_was_tested(tmp_path: P
     assert model.result is not None
     card, text = card_files(tmp_path / "run")
     assert card["errors"] == {"test": None, "validation": None}
+    assert card["data"]["validation"] == 0
     assert "No error was measured" in text
     assert "there were no test images" in text
     assert "a\\|b" in text

@@ -42,7 +42,9 @@ def card_of(folder: RunFolder, result: Mapping[str, Any], validation: int | None
     config, split, about = folder.load_config(), folder.load_split(), folder.load_model()
     again = f"remove it and {folder.result.name}, and continue the run with `resume` {folder.path}"
     measured = of_answers(read_answers(folder.predictions, again)) if folder.predictions.exists() else {}
-    held = validation if validation is not None else len(split.get("validation", ())) or None
+    held: int | None = len(split.get("validation", ())) if validation is None else validation
+    if not held and result["validation_error"] is not None:
+        held = None  # they are a part of the data of their own, and an older run does not say how many
     errors = {
         "test": rate(result["test_error"], measured.get("images")),
         "validation": rate(result["validation_error"], held),

@@ -109,7 +109,7 @@ def heading(text: str) -> tuple[str, str, str]:
 
 
 def number(count: int | None) -> str:
-    return "an unknown number of" if count is None else f"{count:,}"
+    return "an unknown number of" if count is None else f"{count:,}" if count else "no"
 
 
 def plain(text: object) -> str:

@@ -274,6 +274,6 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }
-    write_card(folder, result, len(run.validation) or None)
+    write_card(folder, result, len(run.validation))
     put_json(folder.result, sealed(result))  # the last file: with it the run is finished
     return result
