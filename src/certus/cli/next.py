@@ -62,6 +62,7 @@ def run(options: Options) -> int:
     show(found, items, f"{len(items):,} of {len(found.free):,} pictures without a label in {out}, best first:")
     if is_folder(found.config.data):
         print(f"{how_to_label(found)} Then train again: {shlex.join(['certus', 'train', '--data', found.config.data])}")
+        print(f"Or label in the browser: {shlex.join(['certus', 'review', str(options.run)])}")
     return 0
 
 

@@ -25,7 +25,7 @@ from certus.text import printable
 
 QUEUES = ("next", "suspects", "accept")
 MOST = 200  # pictures of one request
-LENGTH = 200  # pictures to label next
+FEWEST, LENGTH, SHARE = 50, 200, 0.05  # pictures to label next: at least, at most, of those without a label
 
 
 @dataclass
@@ -248,7 +248,7 @@ def open_session(run: Path, strategy: str = "certus", listen: Listen = lambda *_
         raise UsageError(f"{config.data} holds vectors, which cannot be shown as pictures.")
     root = Path(config.data) if is_folder(config.data) else None
     place = place_in(root) if root else Place(run / TABLE)
-    look = queues_of(found, LENGTH, strategy)
+    look = queues_of(found, max(FEWEST, min(LENGTH, round(SHARE * len(found.free)))), strategy)
     labels = Labels(place, str(run.resolve()))
     shown = Shown(found.data, look.pictures, root)
     return Session(run, strategy, found, look, labels, shown, add_round(place.table, run))
