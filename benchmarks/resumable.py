@@ -102,7 +102,9 @@ class Benchmark(Generic[C]):
                         print(result["failed"], end="")
                     else:
                         self.keep(cell, result)
-                        print(f"test error {result['test_error']:.2f} %, {result['processor_seconds']:.0f} s", end="")
+                        kind = "test" if "test_error" in result else "validation"
+                        error, seconds = result[f"{kind}_error"], result["processor_seconds"]
+                        print(f"{kind} error {error:.2f} %, {seconds:.0f} s", end="")
                     print(f"; {duration((time.monotonic() - start) * left / spent)} left", flush=True)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)  # and the end of the pipe ends the children
