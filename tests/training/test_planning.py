@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from certus.config import Config, resolve
-from certus.config.engine import FEW, PRICE, WIDER, usual_steps, warm_share
-from certus.data import load
+from certus.config.engine import FEW, PRICE, WIDER, WarmUp, fine_warm_up_for, usual_steps, warm_up_for
+from certus.data import Dataset, Part, load
 from certus.errors import UsageError
 from certus.training import planning
 from certus.training.planning import Cost, check_length, complete, cost
@@ -67,7 +68,7 @@ def test_warm_up_and_batches_follow_the_minutes(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(planning, "cost", costs(0.4))
     config = complete(resolve({**USUAL, "method": method}), minutes=minutes)
     batch = config.labelled_batch + config.unlabelled_batch
-    assert config.warm_up == warm_share(config.steps, batch, 20)
+    assert config.warm_up == planning.warm_up(config, load("digits")).share(config.steps, batch)
     spent = config.steps * (config.warm_up * 0.2 + (1 - config.warm_up) * 0.4) * batch / 384
     assert 0.98 * 60 * minutes <= spent <= 60 * minutes
     assert batch == (192 if minutes < 10 else 384)
@@ -106,18 +107,43 @@ def test_supervised_learning_has_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert 0.98 * 600 <= config.steps * 0.4 * 250 / 384 <= 600
 
 
-@given(st.integers(1, 100_000), st.integers(1, 1000), st.integers(0, 50_000))
-def test_a_warm_up_is_a_share(steps: int, batch: int, labels: int) -> None:
-    share = warm_share(steps, batch, labels)
-    assert 0 < share <= 0.6 or share == 1
-    assert (share == 1) == (16 * labels > 0.7 * batch * steps)
-    assert warm_share(2 * steps, batch, labels) <= share <= warm_share(steps, batch, labels + 100)
+@given(st.integers(1, 100_000), st.integers(1, 1000), st.integers(0, 50_000), st.floats(0, 1))
+def test_a_warm_up_is_a_share(steps: int, batch: int, labels: int, difficulty: float) -> None:
+    for need, more in (
+        (warm_up_for(labels, difficulty), warm_up_for(labels + 100, min(1, difficulty + 0.1))),
+        (fine_warm_up_for(labels), fine_warm_up_for(labels + 100)),
+    ):
+        share = need.share(steps, batch)
+        assert 0 < share <= 0.6 or share == 1
+        assert (share == 1) == (need.required > 0.7 * batch * steps)
+        assert need.share(2 * steps, batch) <= share <= more.share(steps, batch)
 
 
-@given(st.floats(0.001, 10), st.floats(0.001, 10), st.floats(0.1, 1000), st.integers(0, 5000))
-def test_as_many_steps_as_fit(warm: float, full: float, seconds: float, labels: int) -> None:
+def test_a_run_too_short_for_its_pictures_learns_like_supervised_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random labels are as difficult as can be, and those that a bright half tells are easy."""
+    monkeypatch.setattr(planning, "cost", costs(0.4))
+    images = torch.randint(0, 256, (400, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    labels = torch.randint(0, 2, (400,), generator=torch.Generator().manual_seed(1))
+    left = (torch.arange(32) < 16) == (labels[:, None] == 0)
+    bright = (images.float() * (0.2 + 0.8 * left[:, None, None, :])).to(torch.uint8)
+    config = resolve({**USUAL, "method": "mean-teacher", "data": "cifar10", "labels": 100, "validation": 50})
+    hard, easy = (
+        planning.complete_on(
+            Dataset("halves", ("left", "right"), Part(x, labels), Part(x[:0], labels[:0])), config, minutes=1
+        )
+        for x in (images, bright)
+    )
+    assert hard.warm_up == 1
+    assert hard.labelled_batch + hard.unlabelled_batch == 125  # the batch of supervised learning
+    assert 0.98 * 60 <= hard.steps * 0.2 * 125 / 384 <= 60
+    assert easy.warm_up < 1
+    assert (easy.labelled_batch, easy.unlabelled_batch) == (64, 128)
+
+
+@given(st.floats(0.001, 10), st.floats(0.001, 10), st.floats(0.1, 1000), st.integers(0, 80_000))
+def test_as_many_steps_as_fit(warm: float, full: float, seconds: float, required: int) -> None:
     def share(steps: int) -> float:
-        return warm_share(steps, 384, labels)
+        return WarmUp(required, 1000).share(steps, 384)
 
     def time(steps: int) -> float:
         return steps * (share(steps) * warm + (1 - share(steps)) * full)
@@ -131,7 +157,8 @@ def test_as_many_steps_as_fit(warm: float, full: float, seconds: float, labels: 
 def test_a_length_that_was_not_asked_for() -> None:
     config = complete(resolve({**DIGITS, "warm_up": -1.0}))
     assert config.steps == usual_steps(config)
-    assert config.warm_up == warm_share(config.steps, config.labelled_batch + config.unlabelled_batch, 20)
+    batch = config.labelled_batch + config.unlabelled_batch
+    assert config.warm_up == planning.warm_up(config, load("digits")).share(config.steps, batch)
 
 
 def test_timing_takes_a_few_steps_and_leaves_no_trace() -> None:

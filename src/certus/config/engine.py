@@ -7,7 +7,7 @@ number of trials for supervised, mean-teacher, ft-ccl and fixmatch (docs/perform
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from certus.config.settings import Config
@@ -120,9 +120,10 @@ SMALL = {320: 128, 250: 125}  # the unlabelled batch of such a run, and the labe
 LONG = 400_000  # images that a run sees, from which on a wider network is better
 WIDER, PRICE = 192, 1.9  # its width, and the time of its step relative to that of the usual width
 PASSES, IMAGES = 16, 40_000  # a warm-up passes so often over the labelled images, and over so many at least
+EASY, HARD = 0.4, 90_000  # difficulty of labels up to which that is enough, and images that those of difficulty 1 need
 FINE_PASSES, FINE_IMAGES = 3, 3_000  # of a network with weights that were learnt on other pictures
 LEAST, MOST = 0.1, 0.6  # shares of the steps that a warm-up has
-TOO_SHORT = 0.7  # share that those passes may need; beyond it unlabelled images no longer pay (docs/performance.md)
+TOO_SHORT = 0.7  # share that it may need; beyond it unlabelled images no longer pay (docs/performance.md)
 STEPS = {"digits": 150}  # of a run whose length was not asked for
 FINE_STEPS, HEAD_STEPS = 800, 600
 
@@ -134,15 +135,31 @@ def usual_steps(config: Config) -> int:
     return STEPS.get(config.data, 1500) if config.network == "sprint" else FINE_STEPS
 
 
-def warm_share(steps: int, batch: int, labels: int, fine: bool = False) -> float:
-    """The share of the steps that learn from labels alone: all of them where the time is short for the labels.
+@dataclass(frozen=True)
+class WarmUp:
+    """How many images a run should see with labels alone, before it learns from unlabelled ones."""
 
-    `fine`: the network has weights that were learnt on other pictures.
-    """
-    passes, images = (FINE_PASSES, FINE_IMAGES) if fine else (PASSES, IMAGES)
-    if passes * labels > TOO_SHORT * batch * steps:
-        return 1.0
-    return min(MOST, max(LEAST, images / batch / steps, passes * labels / batch / steps))
+    required: float  # a run that is too short for these learns from labels alone
+    wanted: float
+
+    def share(self, steps: int, batch: int) -> float:
+        """Of the steps of a run."""
+        seen = steps * batch
+        if self.required > TOO_SHORT * seen:
+            return 1.0
+        return min(MOST, max(LEAST, self.required / seen, self.wanted / seen))
+
+
+def warm_up_for(labels: int, difficulty: float) -> WarmUp:
+    """`difficulty`: the error of a linear model on edges and colours, relative to that of chance. Targets for difficult
+    pictures are wrong for longer."""
+    hard = HARD * max(0.0, difficulty - EASY) / (1 - EASY)
+    return WarmUp(max(PASSES * labels, hard), IMAGES)
+
+
+def fine_warm_up_for(labels: int) -> WarmUp:
+    """The same for a network with weights that were learnt on other pictures."""
+    return WarmUp(FINE_PASSES * labels, FINE_IMAGES)
 
 
 def smaller_batches(config: Config) -> Config | None:
@@ -152,3 +169,15 @@ def smaller_batches(config: Config) -> Config | None:
     if config.network != "sprint" or sizes != (usual["labelled_batch"], usual["unlabelled_batch"]):
         return None
     return replace(config, labelled_batch=SMALL.get(sizes[0], sizes[0]), unlabelled_batch=SMALL[sizes[1]])
+
+
+def labels_alone(config: Config) -> Config | None:
+    """For a run whose steps all warm up: so many images in a step as supervised learning has; None where the batch is
+    not the engine's."""
+    alone: int = BY_METHOD["supervised"]["labelled_batch"]
+    totals = {EVERYWHERE["unlabelled_batch"]: alone, SMALL[EVERYWHERE["unlabelled_batch"]]: SMALL[alone]}
+    usual = EVERYWHERE | BY_METHOD.get(config.method, {})
+    total = totals.get(config.unlabelled_batch)
+    if config.network != "sprint" or config.labelled_batch != usual["labelled_batch"] or total is None:
+        return None
+    return replace(config, unlabelled_batch=total - config.labelled_batch, warm_up=1.0)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from certus.config.engine import FEW_FOR_GUESSES, HEAD_METHOD
 from certus.config.presets import DATA, FOLDER, recommended
@@ -131,9 +132,14 @@ def decide_mirroring(config: Config, data: Dataset) -> tuple[Config, Verdict | N
 
 def judge_labelled(config: Config, data: Dataset) -> Verdict:
     parts = split_of(with_validation(config, data), data)
-    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    labels = visible_labels(config, data, parts)
     order = torch.randperm(len(parts.labelled), generator=generator(config.seed, "mirroring"))
     return judge(data.train.images, labels, parts.labelled[order], data.classes)
+
+
+def visible_labels(config: Config, data: Dataset, parts: Split) -> Tensor:
+    """(N,) as the run knows them: −1 where it may not look, and wrong where it is told wrong ones."""
+    return corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
 
 
 def decide_balance(config: Config, data: Dataset) -> Config:

@@ -12,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from certus.config import Config, split_of
+from certus.config import Config, split_of, visible_labels
 from certus.data import Dataset, is_folder, pictures
 from certus.data import load as load_data
 from certus.data.dataset import brightest
 from certus.data.descriptors import CELLS, ORIENTATIONS, describe
-from certus.data.split import corrupt
 from certus.errors import UsageError
 from certus.model import Model, Prediction, load
 from certus.networks.modes import evaluating
@@ -172,6 +171,6 @@ def known_labels(folder: RunFolder, config: Config, data: Dataset) -> Tensor:
             "restore the data as they were, or train again."
         )
     parts = split_of(config, data)
-    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    labels = visible_labels(config, data, parts)
     labels[parts.validation] = data.train.labels[parts.validation]
     return labels

@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certus.config import Config, split_of
+from certus.config import Config, split_of, visible_labels
 from certus.core.build_context import BuildContext, Networks
 from certus.core.method import Method
 from certus.data import Dataset, Part, load
 from certus.data.batches import Batches
 from certus.data.dataset import brightest
-from certus.data.split import corrupt
 from certus.errors import CertusError, UsageError
 from certus.methods import recipe
 from certus.networks import network
@@ -84,7 +83,7 @@ def build_on(
     held_out = Part(inputs.train.images[parts.validation], data.train.labels[parts.validation])
     if reuse_labelled and not len(parts.unlabelled):
         parts = replace(parts, unlabelled=parts.labelled)
-    labels = corrupt(parts.visible(data.train.labels), config.label_noise, len(data.classes), config.seed)
+    labels = visible_labels(config, data, parts)
     images, labels = inputs.train.images.to(config.device), labels.to(config.device)
     seen = labels[parts.labelled.to(config.device)]
     views = make_views(config, inputs)

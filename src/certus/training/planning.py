@@ -9,12 +9,26 @@ from statistics import fmean
 
 from torch import Tensor
 
-from certus.config import Config, decide, split_of, steps_per_epoch
-from certus.config.engine import FEW, LONG, PRICE, WIDER, smaller_batches, usual_steps, warm_share
+from certus.config import Config, decide, split_of, steps_per_epoch, visible_labels
+from certus.config.engine import (
+    FEW,
+    LONG,
+    PRICE,
+    WIDER,
+    WarmUp,
+    fine_warm_up_for,
+    labels_alone,
+    smaller_batches,
+    usual_steps,
+    warm_up_for,
+)
 from certus.config.presets import epochs_for
 from certus.config.settings import MOST_STEPS
 from certus.data import Dataset, Part, load
 from certus.data.batches import Sees, images_in_a_step
+from certus.data.descriptors import describe
+from certus.data.folds import error_by_folds
+from certus.data.split import Split
 from certus.errors import UsageError
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
@@ -25,6 +39,7 @@ from certus.training.threads import threads
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are (at least, at most), seconds for them
 SAMPLE = 256  # validation images whose answers are timed
 PLANNING = 0.25  # share of the minutes that timing may take
+LOOKED = 1000  # labelled images that show how difficult they are
 TRIED, EMBEDDING = 16, 0.8  # pictures whose embedding is timed; share of the minutes that it may take
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
@@ -78,12 +93,32 @@ def seconds_each(trunk: Trunk, images: Tensor, threads: int) -> float:
 
 def warmed_up(config: Config, data: Dataset) -> Config:
     """With the warm-up that suits its number of steps, if that is left open."""
-    return config if config.warm_up >= 0 else replace(config, warm_up=warm_up(config, config.steps, data))
+    if config.warm_up >= 0:
+        return config
+    return replace(config, warm_up=warm_up(config, data).share(config.steps, in_a_step(config)))
 
 
-def warm_up(config: Config, steps: int, data: Dataset) -> float:
-    batch = config.labelled_batch + config.unlabelled_batch
-    return warm_share(steps, batch, len(split_of(config, data).labelled), fine=bool(config.weights))
+def in_a_step(config: Config) -> int:
+    """Images of a step that warms up."""
+    return config.labelled_batch + config.unlabelled_batch
+
+
+def warm_up(config: Config, data: Dataset) -> WarmUp:
+    """What suits these labels."""
+    parts = split_of(config, data)
+    if config.weights:
+        return fine_warm_up_for(len(parts.labelled))
+    return warm_up_for(len(parts.labelled), difficulty(config, data, parts))
+
+
+def difficulty(config: Config, data: Dataset, parts: Split) -> float:
+    """The error of a linear model on edges and colours, by folds of the labels, relative to that of chance."""
+    if len(data.shape) != 3:
+        return 0.0
+    looked = parts.labelled[:LOOKED]
+    labels = visible_labels(config, data, parts)[looked]
+    error, _ = error_by_folds(describe(data.train.images, looked), labels)
+    return min(1.0, error / (1 - 1 / len(data.classes)))
 
 
 @dataclass(frozen=True)
@@ -124,13 +159,14 @@ def within(
     proportion to its images, or a little less.
     """
     began, budget = time.process_time(), 60 * minutes
+    warming = warm_up(config, data) if config.warm_up < 0 else None
 
     def fitted(config: Config, cost: Cost) -> Config:
         left = budget - min(PLANNING * budget, (time.process_time() - began) / config.threads)
-        if config.warm_up >= 0:
+        if warming is None or config.warm_up >= 0:
             return replace(config, steps=cost.steps(left, lambda _: config.warm_up))
-        steps = cost.steps(left, lambda steps: warm_up(config, steps, data))
-        return replace(config, steps=steps, warm_up=warm_up(config, steps, data))
+        steps = cost.steps(left, lambda steps: warming.share(steps, in_a_step(config)))
+        return replace(config, steps=steps, warm_up=warming.share(steps, in_a_step(config)))
 
     candidates = {1, config.threads} if choose_threads else {config.threads}
     timed = smaller_batches(config) or config
@@ -142,7 +178,11 @@ def within(
     def planned(width: int, price: float) -> Config:
         usual, smaller = (replace(c, threads=threads, width=width) for c in (config, timed))
         plan = fitted(usual, found.times(price * images[0] / images[1]))
-        return fitted(smaller, found.times(price)) if smaller != usual and plan.steps < FEW else plan
+        if smaller != usual and plan.steps < FEW:
+            plan = fitted(smaller, found.times(price))
+        if warming and plan.warm_up == 1 and (alone := labels_alone(plan)):
+            return fitted(alone, found.times(price * in_a_step(alone) / in_a_step(timed)))
+        return plan
 
     plan = planned(config.width, 1.0)
     many = choose_width and config.network == "sprint" and found.sees == "both" and plan.warm_up < 1
