@@ -1,5 +1,6 @@
 """Depths of a network with weights: one layer on features, its last blocks, or all of it."""
 
+import os
 from functools import partial
 
 import numpy as np
@@ -151,6 +152,14 @@ def test_the_time_decides_how_many_pictures_are_embedded(photos, monkeypatch):
     assert found.unlabelled == int(0.8 * 48 / 2) - 10 - 4  # two seconds for each picture
     plenty = complete(resolve({"data": str(photos), "network": NAME, "depth": "head", "validation": 0}), minutes=9)
     assert plenty.unlabelled == 0
+
+
+@pytest.mark.parametrize(("busy", "given", "taken"), [(True, 0, 1), (False, 0, 2), (True, 2, 2)])
+def test_one_thread_embeds_where_two_wait_for_each_other(photos, monkeypatch, busy, given, taken):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("certus.training.planning.seconds", lambda _, n: {1: 1.0, 2: 9.0 if busy else 0.6}[n])
+    settings = {"data": str(photos), "network": NAME, "depth": "head", "threads": given}
+    assert complete(resolve(settings), minutes=9).threads == taken
 
 
 @pytest.mark.parametrize(

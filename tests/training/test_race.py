@@ -126,13 +126,13 @@ def test_features_decide_whether_pictures_are_mirrored(tmp_path, weights):  # no
     even = torch.where((data.train.labels == 1).view(-1, 1, 1, 1), 0.3, 1.0)
     for factor, flip in ((turned, False), (even, True)):
         train = Part((data.train.images * factor).to(torch.uint8), data.train.labels)
-        found = looked(config, replace(data, train=train), mirroring=True)
+        found = looked(config, replace(data, train=train), 0.01, mirroring=True)
         assert found.mirroring.flip == flip
         chosen = Race(PRETRAINED, "why", mirroring=found.mirroring)
         assert chosen.settings == {"network": PRETRAINED, "flip": flip}
         assert len(chosen.remarks) == 2
         assert Race(SCRATCH, "why", mirroring=found.mirroring).settings == {"network": SCRATCH}
-    assert looked(config, data).mirroring is None
+    assert looked(config, data, 0.01).mirroring is None
 
 
 def test_the_look_sees_what_features_and_edges_tell(tmp_path, weights):  # noqa: ARG001
@@ -140,12 +140,12 @@ def test_the_look_sees_what_features_and_edges_tell(tmp_path, weights):  # noqa:
     given = folder_of(tmp_path / "photos", 20)
     data = load(given["data"])
     config = decide(resolve(given | {"network": PRETRAINED, "method": "supervised"}), data)
-    noise = looked(config, data)
+    noise = looked(config, data, 0.01)
     assert not noise.clear
     assert noise.seconds > 0
     level = torch.where(data.train.labels == 1, 0.3, 1.0).view(-1, 1, 1, 1)
     bright = replace(data, train=Part((data.train.images * level).to(torch.uint8), data.train.labels))
-    found = looked(config, bright)
+    found = looked(config, bright, 0.01)
     assert min(found.features, found.edges) < 0.2
 
 

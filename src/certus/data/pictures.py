@@ -49,8 +49,8 @@ class Pictures:
         fitted = f"{DONE[self.fit]} to" if (records["width"] != records["height"]).any() else "used as"
         lines = [
             f"{len(counts)} classes: " + shortened([f"{name} ({n:,})" for name, n in counts.items()], 12),
-            f"{sum(counts.values()):,} labelled and {int((labels < 0).sum()):,} unlabelled training pictures, "
-            f"{len(self.files['validation']):,} for validation, {len(self.files['test']):,} for test",
+            f"{sum(counts.values()):,} labelled and {int((labels < 0).sum()):,} unlabelled training pictures"
+            + "".join(f", {len(own):,} for {part}" for part in ("validation", "test") if len(own := self.files[part])),
             f"Pictures of {small if small == large else f'{small} to {large}'} pixels, {fitted} "
             f"{self.size}×{self.size} in {channels}, {self.reason}",
         ]

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from torch import Tensor
-
 from certus.config import Config, decide, split_of, steps_per_epoch, visible_labels
 from certus.config.engine import (
     FEW,
@@ -32,7 +30,7 @@ from certus.data.split import Split
 from certus.errors import UsageError
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
-from certus.training.embedding import Trunk, trunk_of
+from certus.training.embedding import trunk_of
 from certus.training.run import Run
 from certus.training.threads import threads
 
@@ -62,7 +60,9 @@ def complete_on(
     if decided.steps:
         return warmed_up(decided, data)
     if decided.depth == "head" and minutes is not None:
-        return warmed_up(replace(embeddable(decided, data, minutes), steps=usual_steps(config)), data)
+        return warmed_up(
+            replace(embeddable(decided, data, minutes, not config.threads), steps=usual_steps(config)), data
+        )
     if minutes is not None:
         return within(decided, data, minutes, not config.threads, not config.width, make)
     if epochs is None and (config.network == "sprint" or decided.weights):
@@ -74,21 +74,24 @@ def complete_on(
     return warmed_up(replace(decided, steps=max(1, round(wanted * per_epoch))), data)
 
 
-def embeddable(config: Config, data: Dataset, minutes: float) -> Config:
+def embeddable(config: Config, data: Dataset, minutes: float, choose_threads: bool) -> Config:
     """With as many unlabelled pictures as can be embedded in this time, if those are fewer than there are."""
-    with threads(config.threads):
-        each = seconds_each(trunk_of(config, data), data.train.images, config.threads)
+    config, each = quick_to_embed(config, data, choose_threads)
     parts = split_of(config, data)
     others = len(parts.labelled) + len(parts.validation) + len(data.test) + len(data.validation or ())
     most = max(1, int(EMBEDDING * 60 * minutes / each) - others)
     return config if len(parts.unlabelled) <= most else replace(config, unlabelled=most)
 
 
-def seconds_each(trunk: Trunk, images: Tensor, threads: int) -> float:
-    """To embed a picture."""
-    few = images[:TRIED]
-    trunk(few[:1])
-    return seconds(lambda: trunk(few), threads) / len(few)
+def quick_to_embed(config: Config, data: Dataset, choose_threads: bool) -> tuple[Config, float]:
+    """With the number of threads that is quicker (see `within`), and the seconds to embed a picture."""
+    few, trunk, found = data.train.images[:TRIED], trunk_of(config, data), {}
+    for n in sorted({1, config.threads} if choose_threads else {config.threads}):
+        with threads(n):
+            trunk(few[:1])
+            found[n] = seconds(lambda: trunk(few), n) / len(few)
+    best = min(found, key=found.__getitem__)
+    return replace(config, threads=best), found[best]
 
 
 def warmed_up(config: Config, data: Dataset) -> Config:

@@ -28,9 +28,9 @@ from certus.networks.pretrained import readable
 from certus.networks.weights import IMAGENET, available
 from certus.randomness import generator
 from certus.training.build import build_on
-from certus.training.embedding import SIZE, comparable, remembered_features, trunk_of
+from certus.training.embedding import SIZE, comparable, remembered_features
 from certus.training.loop import fit
-from certus.training.planning import clock_of, complete_on, seconds_each
+from certus.training.planning import clock_of, complete_on, quick_to_embed
 from certus.training.threads import threads
 
 SCRATCH, PRETRAINED = "sprint", "efficientnet-lite0"
@@ -124,10 +124,12 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
     open_still = ("options", "steps", "warm_up", "method", *OF_VIEWS)
     plain = {name: value for name, value in given.items() if name not in open_still} | {"method": "supervised"}
     config = decide(resolve({**plain, "network": PRETRAINED}), data)
+    announce(f"Looking at the labelled pictures with {PRETRAINED}")
+    config, each = quick_to_embed(config, data, choose_threads=not given.get("threads"))
+    plain["threads"] = config.threads
     clock = clock_of(config.threads)
     start = clock()
-    announce(f"Looking at the labelled pictures with {PRETRAINED}")
-    look = looked(config, data, undecided(resolve(given).flip))
+    look = looked(config, data, each, undecided(resolve(given).flip))
     few = len(split_of(config, data).labelled) < FEW_FOR_GUESSES * len(data.classes)
     depth = (
         "all"
@@ -139,11 +141,11 @@ def race(given: Mapping[str, Any], data: Dataset, minutes: float | None, announc
     if look.clear or count < ENOUGH or depth == "head":
         best, why = look.better, f": {look}"
     else:
-        each = min(MOST, max(LEAST, SHARE * minutes)) if minutes else UNKNOWN
+        length = min(MOST, max(LEAST, SHARE * minutes)) if minutes else UNKNOWN
         errors = {}
         for name in (PRETRAINED, SCRATCH):
             announce(f"Trying network {name}")
-            errors[name] = tried(plain | {"network": name}, data, each)
+            errors[name] = tried(plain | {"network": name}, data, length)
         best = min(errors, key=errors.__getitem__)
         results = " and ".join(f"{name} {error:.1f} %" for name, error in errors.items())
         why = f", by a short race on the labels alone (errors on {count:,} validation pictures: {results})"
@@ -156,14 +158,16 @@ def described(network: str, depth: str) -> str:
     return f"Network: {PRETRAINED} with ImageNet weights" + (", only its head learns" if depth == "head" else "")
 
 
-def looked(config: Config, data: Dataset, mirroring: bool = False) -> Look:
-    """At no more labelled pictures than are needed; with `mirroring`, at their mirror images too."""
+def looked(config: Config, data: Dataset, each: float, mirroring: bool = False) -> Look:
+    """At no more labelled pictures than are needed; with `mirroring`, at their mirror images too.
+
+    `each`: seconds to embed a picture.
+    """
     index = split_of(config, data).labelled
     order = torch.randperm(len(index), generator=generator(config.seed, "look"))
     index = index[order[:LOOKED]]
     labels = data.train.labels[index]
     with threads(config.threads):
-        each = seconds_each(trunk_of(config, data), data.train.images, config.threads)
         plain, *mirrored = (
             remembered_features(data, config, index, mirror) for mirror in ((False, True) if mirroring else (False,))
         )
