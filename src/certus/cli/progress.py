@@ -97,13 +97,16 @@ def trying() -> Iterator[Callable[[str], None]]:
 def run_progress(title: str) -> Iterator[Listen]:
     """Progress of one run."""
     follow = Follow()
-    last = start = time.monotonic()
-    begun: int | None = None  # the steps done before; a resumed run begins in the middle
+    last = time.monotonic()
+    first: tuple[float, int] | None = None  # time and step of the first tick; the first step says little
 
     def left(tick: Tick) -> str:
-        nonlocal begun
-        begun = tick.step - 1 if begun is None else begun
-        return duration((time.monotonic() - start) / (tick.step - begun) * (tick.steps - tick.step))
+        nonlocal first
+        first = first or (time.monotonic(), tick.step)
+        start, before = first
+        if tick.step == before:
+            return duration(None)
+        return duration((time.monotonic() - start) / (tick.step - before) * (tick.steps - tick.step))
 
     if not console.is_terminal:
 
