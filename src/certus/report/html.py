@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from certus.networks import architecture
 from certus.report.runs import Arm, value_text
 from certus.report.statistics import Comparison
 from certus.report.text_table import TextTable
@@ -55,10 +56,11 @@ def runs_html(arms: Sequence[Arm]) -> str:
 def settings_html(arm: Arm) -> str:
     """The main settings of an arm, and the options of its method."""
     config = arm.config
+    width = "" if architecture(config.network).fixed else f"width {config.width}"
     settings: dict[str, Any] = {
         "data": config.data,
         "labels": config.labels or "all",
-        "network": f"{config.network}, width {config.width}, dropout {config.dropout:g}",
+        "network": ", ".join(filter(None, (config.network, width, f"dropout {config.dropout:g}"))),
         "batch": f"{config.labelled_batch} + {config.unlabelled_batch}",
         "steps": config.steps,
         "optimiser": f"{config.optimiser}, learning rate {config.learning_rate:g}, {config.precision}",
