@@ -1,7 +1,7 @@
 """Disks that fail: every operation that changes the disk is counted, and a command is replayed with the n-th failing.
 
-An operation is to open a file for writing, to write, to flush to the disk, to rename, to link, to make or remove a file or a
-folder, and to cut a file. There are two failures:
+An operation is to open a file for writing, to write, to flush to the disk, to rename, to link, to make or remove a
+file or a folder, and to cut a file. There are two failures:
 
 kill   the process ends before the n-th operation. It is a real process that ends without any `finally`.
 full   the n-th operation and every later one that needs room fails; half of a write is on the disk.

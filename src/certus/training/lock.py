@@ -158,9 +158,10 @@ def cleared(path: Path) -> bool:
             return False
         aside = part_of(path)
         with suppress(FileNotFoundError):  # another process has removed it
-            os.rename(path, aside)
+            path.rename(aside)
             if not is_at(handle, aside):  # another process has removed it, and this is its own
-                os.link(aside, path)
+                with suppress(OSError):
+                    os.link(aside, path)
             aside.unlink()
         return True
     finally:
