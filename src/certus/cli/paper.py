@@ -28,8 +28,11 @@ from certus.experiments.paper.records import Records
 from certus.experiments.pool import LOCAL
 from certus.methods.options import at_least
 from certus.report.report import write_report
+from certus.training.lock import locked
 from certus.training.unlabelled import answer_unlabelled
 from certus.writing import put, put_json
+
+WRITING = 600  # seconds for another process that writes the same tables
 
 
 @dataclass(frozen=True)
@@ -151,13 +154,16 @@ def show(experiment: paper.Experiment, scale: paper.Scale, records: Records, as_
 def write(
     experiment: paper.Experiment, scale: paper.Scale, records: Records, finished: Sequence[Cell], out: Path
 ) -> None:
-    """results.json, results.md, and for each data set and number of labels a report with its figures."""
-    out.mkdir(parents=True, exist_ok=True)
-    put_json(out / "results.json", tables.summarise(experiment, scale, records, command))
-    put(out / "results.md", tables.markdown(experiment, scale, records, command))
+    """results.json, results.md, and for each data set and number of labels a report with its figures.
+
+    Other processes, which may end at the same moment, write the same one after the other.
+    """
     groups: dict[str, list[Path]] = {}
     for cell in finished:
         groups.setdefault(f"{cell.config.data}-{cell.config.labels}", []).append(cell.folder.path)
-    for name, folders in groups.items():
-        shutil.rmtree(out / name / "figures", ignore_errors=True)
-        write_report(folders, out / name / "report.html", out / name / "figures")
+    with locked(out, WRITING):
+        put_json(out / "results.json", tables.summarise(experiment, scale, records, command))
+        put(out / "results.md", tables.markdown(experiment, scale, records, command))
+        for name, folders in groups.items():
+            shutil.rmtree(out / name / "figures", ignore_errors=True)
+            write_report(folders, out / name / "report.html", out / name / "figures")

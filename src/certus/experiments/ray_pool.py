@@ -239,10 +239,8 @@ class RayPool:
         errors = self.ray.exceptions
         try:
             return self.ray.get(task)
-        except Elsewhere:
-            raise
         except errors.RayTaskError as e:
-            failure = getattr(e, "cause", None) or e
+            failure = e.cause
             if isinstance(failure, Elsewhere):
                 raise failure from None
             return "failed", cell.name, failure if isinstance(failure, CertusError) else unexpected(failure)
