@@ -111,7 +111,8 @@ def run(options: Options) -> int:
     write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
     console.print(f"Tables, report and figures: {out / experiment.name}", soft_wrap=True)
     if options.publish is not None:
-        publish(experiment, scale, records, options.publish, command)
+        with locked(options.publish, WRITING):
+            publish(experiment, scale, records, options.publish, command)
         console.print(f"Published: {options.publish}", soft_wrap=True)
     return report_failures(failures)
 
