@@ -159,10 +159,9 @@ def cleared(path: Path) -> bool:
         aside = part_of(path)
         with suppress(FileNotFoundError):  # another process has removed it
             path.rename(aside)
-            if not is_at(handle, aside):  # another process has removed it, and this is its own
-                with suppress(OSError):
-                    os.link(aside, path)
-            aside.unlink()
+            if not is_at(handle, aside) and not path.exists():  # another process was quicker, and this is its lock
+                aside.rename(path)
+            aside.unlink(missing_ok=True)
         return True
     finally:
         os.close(handle)
