@@ -138,6 +138,7 @@ def compare(
     options: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     workers: int = 0,
+    on: str = "local",
     **settings: Any,
 ) -> Comparison:
     """Train several methods on the same few labels over several seeds.
@@ -163,6 +164,8 @@ def compare(
         The folder of the runs and of the results. The default is `runs/compare-DATA-LABELS`.
     workers : int
         Runs that are trained at the same time; 0 means one per core.
+    on : str
+        Where they are trained: "local", or "ray", "auto" or "HOST:PORT" for a Ray cluster.
     **settings
         Any other setting of `certus compare --help`.
 
@@ -182,7 +185,7 @@ def compare(
     given = {"data": data and str(data), "labels": labels}
     chosen = {name: value for name, value in given.items() if value is not None} | settings
     cells = comparison_cells(methods, seeds, chosen, options, epochs, None if out is None else Path(out))
-    results, failures = run_cells(cells, workers)
+    results, failures = run_cells(cells, workers, on=on)
     if failures:
         name, reason = next(iter(failures.items()))
         raise CertusError(f"{len(failures)} of {len(cells)} runs failed. {name}: {reason}")

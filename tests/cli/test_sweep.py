@@ -47,7 +47,7 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_in_a_run_file(
     monkeypatch.setattr(
         sweeps, "train_trial", lambda cell, listen, **more: train(cell, both(listen, steps_of(steps)), **more)
     )
-    monkeypatch.setattr(sweeps, "Pool", Inline)
+    monkeypatch.setattr(sweeps, "open_pool", Inline)
     assert main(WORDS) == 0
     shown = capsys.readouterr()
     assert steps == [*range(done + 1, 181), *range(1, 181)]  # from the checkpoint, and then the other method

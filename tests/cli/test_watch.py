@@ -12,7 +12,7 @@ from builders import plain_run
 
 from certus.cli import watch
 from certus.cli.main import main
-from certus.experiments.sweep import PRUNED
+from certus.experiments.sweep_leader import PRUNED
 from certus.training.lock import NAME
 from certus.training.loop import Progress, train
 from certus.training.run_folder import RunFolder

@@ -5,10 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from certus.errors import CertusError, Interrupted
 from certus.experiments.cells import Cell
+from certus.training.lock import Busy
 from certus.training.loop import Tick
 
 
@@ -17,15 +19,18 @@ class Killed(BaseException):
 
 
 class Inline:
-    """In place of `Pool`. `kill_after`: so many events, then everything ends as by SIGKILL."""
+    """In place of `open_pool`. `kill_after`: so many events, then everything ends as by SIGKILL."""
 
     kill_after: int | None = None
     seen = 0
 
-    def __init__(self, workers: int, train: Any) -> None:
+    size = 1
+
+    def __init__(self, on: str, workers: int, out: Path, device: str, train: Any) -> None:
+        assert (on, device) == ("local", "cpu")
         assert workers >= 1
+        assert out.is_absolute()
         self.train = train
-        self.workers = [None]
         self.tasks: queue.Queue[Cell] = queue.Queue()
         self.events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
         self.go = threading.Semaphore(0)
@@ -41,13 +46,18 @@ class Inline:
         if self.thread:
             self.thread.join()
 
-    def event(self, stopped: threading.Event) -> tuple[str, str, Any]:
+    def put(self, cell: Cell) -> None:
+        self.tasks.put(cell)
+
+    def event(self, stopped: threading.Event) -> tuple[str, str, Any] | None:
         if stopped.is_set():
             raise Interrupted("Stopped; every run is saved.")
         if self.kill_after is not None and Inline.seen >= self.kill_after:
             raise Killed
         Inline.seen += 1
         if self.thread is None or not self.thread.is_alive():
+            if self.tasks.empty():
+                return None
             self.thread = threading.Thread(target=self.work, args=(self.tasks.get_nowait(),))
             self.thread.start()
         else:
@@ -68,5 +78,7 @@ class Inline:
         with suppress(Killed):
             try:
                 self.events.put(("result", cell.name, self.train(cell, listen)))
+            except Busy as e:
+                self.events.put(("busy", cell.name, e))
             except CertusError as e:
                 self.events.put(("failed", cell.name, e))

@@ -18,8 +18,8 @@ from matplotlib.image import imread
 
 from certus.cli.main import run
 from certus.errors import Interrupted, UsageError
-from certus.experiments.compare import compare_cells, comparison_cells, run_cells, write_comparison
-from certus.experiments.pool import Pool
+from certus.experiments.compare import compare_cells, comparison_cells, events_of, run_cells, write_comparison
+from certus.experiments.pool import LocalPool, train_cell
 from certus.training.run_folder import RunFolder
 
 WORDS = "compare --data moons --width 8 --labelled-batch 6 --unlabelled-batch 100 --epochs 2 --out out".split()
@@ -77,8 +77,8 @@ def test_what_a_worker_does_not_expect_ends_one_run(tmp_path: Path) -> None:
     settings = {"data": "moons", "width": 8, "labelled_batch": 6, "unlabelled_batch": 100}
     good, other = comparison_cells(["supervised"], 2, settings, epochs=1, out=tmp_path)
     broken = replace(other, config=None)  # type: ignore[arg-type]
-    with Pool(1) as pool:
-        events = {name: (kind, value) for kind, name, value in pool.run([broken, good], Event())}
+    with LocalPool(1, train_cell) as pool:
+        events = {name: (kind, value) for kind, name, value in events_of([broken, good], pool, Event())}
     assert events[good.name][0] == "result"
     kind, error = events[broken.name]
     assert kind == "failed"
@@ -182,7 +182,7 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> 
 
 def test_a_stopped_pool_begins_no_other_run() -> None:
     """A worker that finishes its run just as the pool stops asks for another: there must be none."""
-    stopped = Pool(1)
+    stopped = LocalPool(1, train_cell)
     gone = SimpleNamespace(pid=None, is_alive=lambda: False, join=lambda **_: None)
     stopped.workers = [gone]  # type: ignore[list-item]
     for name in ("waiting", "waiting too"):
@@ -212,9 +212,9 @@ def is_alive(pid: int) -> bool:
 
 IDLE = """
 import time
-from certus.experiments.pool import Pool
+from certus.experiments.pool import LocalPool, train_cell
 if __name__ == "__main__":
-    with Pool(2) as pool:
+    with LocalPool(2, train_cell) as pool:
         print(*(worker.pid for worker in pool.workers), flush=True)
         {then}
 """

@@ -13,8 +13,8 @@ from experiments.inline import Inline, Killed
 
 from certus.data import Dataset, load
 from certus.errors import CertusError, UsageError
+from certus.experiments import pool, sweep_plan
 from certus.experiments import sweep as sweeps
-from certus.experiments import sweep_plan
 from certus.experiments.sweep import run_sweep
 from certus.experiments.sweep_plan import Sweep, plan_sweep
 from certus.experiments.sweep_study import JOURNAL, Study, Tried
@@ -28,7 +28,7 @@ SETTINGS = {"data": "moons", "width": 4, "labelled_batch": 6, "unlabelled_batch"
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "Pool", Inline)
+    monkeypatch.setattr(sweeps, "open_pool", Inline)
     monkeypatch.setattr(Inline, "kill_after", None)
     monkeypatch.setattr(Inline, "seen", 0)
 
@@ -147,21 +147,23 @@ def test_hyperband_stops_trials_too(tmp_path: Path) -> None:
 
 
 def test_a_run_that_a_worker_still_saves_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
+    monkeypatch.setattr(pool, "AGAIN", 0.0)
     sweep = planned(tmp_path, trials=1, epochs=1)
     (search,) = sweep.searches
-    folder = sweep.cell(search, 0, search.usual, 0).folder.path
-    holder = locked(folder)
+    holder = locked(sweep.cell(search, 0, search.usual, 0).folder.path)
     holder.__enter__()
+    tries: list[str] = []
+    trained = sweeps.train_trial
 
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
+    def counted(cell: Any, listen: Any, **more: Any) -> Any:
+        tries.append(cell.name)
+        if len(tries) == 3:
             holder.__exit__(None, None, None)
+        return trained(cell, listen, **more)
 
-    monkeypatch.setattr(sweeps.time, "sleep", sleep)
+    monkeypatch.setattr(sweeps, "train_trial", counted)
     assert [t.state for t in tried(sweep)["pi"]] == ["finished"]
-    assert waits == [1, 1]
+    assert len(tries) == 3
 
 
 def study_of(sweep: Sweep) -> Study:

@@ -1,7 +1,7 @@
 """Disks that fail: every operation that changes the disk is counted, and a command is replayed with the n-th failing.
 
-An operation is to open a file for writing, to write, to flush to the disk, to rename, to make or remove a file or a
-folder, and to cut a file. There are two failures:
+An operation is to open a file for writing, to write, to flush to the disk, to rename, to link, to make or remove a
+file or a folder, and to cut a file. There are two failures:
 
 kill   the process ends before the n-th operation. It is a real process that ends without any `finally`.
 full   the n-th operation and every later one that needs room fails; half of a write is on the disk.
@@ -62,7 +62,7 @@ class Disk:
         self.handles: dict[int, str] = {}
         self.log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if log else -1
         self.real = {name: getattr(os, name) for name in ("open", "close", "write", "fsync", "ftruncate", "replace")}
-        self.real |= {name: getattr(os, name) for name in ("rename", "mkdir", "unlink", "remove", "rmdir")}
+        self.real |= {name: getattr(os, name) for name in ("rename", "link", "mkdir", "unlink", "remove", "rmdir")}
         self.opened = io.open
 
     def meet(self, kind: str, path: str) -> None:
@@ -71,7 +71,7 @@ class Disk:
         self.real["write"](self.log, f"{kind}\t{os.path.relpath(path, self.root)}\n".encode())
         if self.count == self.at and self.failure == "kill":
             os._exit(KILLED)
-        late = (self.count >= self.at and kind in NEED_ROOM) or (self.count == self.at and kind == "rename")
+        late = (self.count >= self.at and kind in NEED_ROOM) or (self.count == self.at and kind in ("rename", "link"))
         if self.failure == "full" and late:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -89,6 +89,7 @@ class Disk:
             setattr(os, name, self.on_path(self.real[name], kind))
         for name in ("replace", "rename"):
             setattr(os, name, self.on_path(self.real[name], "rename"))
+        os.link = self.on_path(self.real["link"], "link")
         for name, kind in {"write": "write", "fsync": "flush", "ftruncate": "cut"}.items():
             setattr(os, name, self.on_handle(self.real[name], kind))
         os.open, os.close = self.open_handle, self.close_handle
@@ -261,6 +262,8 @@ def unflushed(operations: Iterable[tuple[str, str]]) -> list[str]:
     dirty: set[str] = set()
     found = []
     for kind, path in operations:
+        if Path(path).name == ".lock":
+            continue  # nobody reads it after a power cut
         if kind in ("open", "write", "cut"):
             dirty.add(path)
         elif kind in ("flush", "remove"):

@@ -10,8 +10,8 @@ import json
 import random
 import re
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,10 @@ STOPPED = ("resume", "report", "predict")
 class SerialPool:
     """Trains in this process: a worker process needs seconds to start."""
 
-    def __init__(self, workers: int) -> None:
-        """As the pool of worker processes."""
+    size = 1
+
+    def __init__(self, *_: object) -> None:
+        self.cells: deque[Any] = deque()
 
     def __enter__(self) -> SerialPool:
         return self
@@ -46,12 +48,15 @@ class SerialPool:
     def __exit__(self, *failure: object) -> None:
         """Nothing to stop."""
 
-    def run(self, cells: Sequence[Any], stopped: object) -> Iterator[tuple[str, str, Any]]:  # noqa: ARG002
-        for cell in cells:
-            try:
-                yield "result", cell.name, train(build(cell.config), cell.folder)
-            except (CertusError, OSError) as e:
-                yield "failed", cell.name, CertusError(str(e))
+    def put(self, cell: Any) -> None:
+        self.cells.append(cell)
+
+    def event(self, stopped: object) -> tuple[str, str, Any]:  # noqa: ARG002
+        cell = self.cells.popleft()
+        try:
+            return "result", cell.name, train(build(cell.config), cell.folder)
+        except (CertusError, OSError) as e:
+            return "failed", cell.name, CertusError(str(e))
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +68,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             target.write("<svg></svg>" if isinstance(target, io.TextIOBase) else b"<svg></svg>")
 
     monkeypatch.setattr(Figure, "savefig", save)
-    monkeypatch.setattr(compare, "Pool", SerialPool)
+    monkeypatch.setattr(compare, "open_pool", SerialPool)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """runs/: a comparison of two finished seeds; stopped/: a run that was stopped after its fourth step; pictures/."""
     root = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "Pool", SerialPool)
+        patch.setattr(compare, "open_pool", SerialPool)
         patch.setattr(Figure, "savefig", lambda *_, **__: None)
         made = Outcome(compare_words(root))
         assert made.code == 0, made.err

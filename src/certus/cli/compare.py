@@ -18,9 +18,14 @@ from certus.cli.tables import cost_table, rich_table
 from certus.errors import CertusError, Interrupted, UsageError
 from certus.experiments import compare
 from certus.experiments.cells import Cell
+from certus.experiments.pool import LOCAL, cores
 from certus.methods import METHODS
 
 COMPARISON = "comparison"
+ON = (
+    "where: local; ray: the cluster in $RAY_ADDRESS, or a new one on this machine; auto: the cluster that this machine "
+    "belongs to; or the address of a Ray cluster, HOST:PORT"
+)
 Results = dict[str, compare.Result]
 Failures = dict[str, CertusError]
 
@@ -41,6 +46,7 @@ class Options:
     seeds: int = flag("number of seeds, counted from 0", 5, group=COMPARISON)
     epochs: float | None = flag("passes over the unlabelled images", None, "by data set", COMPARISON)
     workers: int | None = flag("runs trained at the same time", None, "one per core", COMPARISON)
+    on: str = flag(ON, LOCAL, group=COMPARISON)
     out: Path | None = flag("the folder of the runs", None, "runs/compare-…", COMPARISON)
     json: bool = flag("print the results as JSON", False, group=COMPARISON)
     settings: Mapping[str, Any] = many(config_flags("method", "seed", "threads", "steps", "from_"))
@@ -55,13 +61,13 @@ def run(options: Options) -> int:
         names, options.seeds, options.settings, options.method_options, options.epochs, options.out
     )
     out = cells[0].folder.path.parent
-    config, workers = cells[0].config, options.workers or compare.cores()
+    config = cells[0].config
     console.print(
         f"{len(cells)} runs on {config.data}: {config.labels} labels, {config.steps} steps each, "
-        f"{workers} at a time, in {out}",
+        f"{at_a_time(options.on, options.workers)}, in {out}",
         soft_wrap=True,
     )
-    results, failures = run_with_progress(cells, workers)
+    results, failures = run_with_progress(cells, options.workers, options.on)
     comparison, picture = compare.write_comparison(cells, results, out, typed_command())
     if options.json:
         print(json.dumps(comparison.as_dict()))
@@ -78,9 +84,16 @@ def typed_command() -> str:
     return shlex.join(["certus", *sys.argv[1:]])
 
 
-def run_with_progress(cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:
+def at_a_time(on: str, workers: int | None) -> str:
+    """How many runs are trained at the same time, and where."""
+    number = f"{workers or cores()} at a time" if workers or on == LOCAL else "as many at a time as there is room for"
+    return number if on == LOCAL else f"{number}, on {on}"
+
+
+def run_with_progress(cells: Sequence[Cell], workers: int | None, on: str = LOCAL) -> tuple[Results, Failures]:
     """Train every cell that is not finished, with progress on the screen; results and failures by the cells' names."""
-    with many_progress({c.name: (c.arm, c.config.steps) for c in cells}, workers) as progress:
+    number = workers or (cores() if on == LOCAL else 1)
+    with many_progress({c.name: (c.arm, c.config.steps) for c in cells}, number) as progress:
 
         def on_end(cell: Cell, outcome: compare.Result | CertusError) -> None:
             if isinstance(outcome, CertusError):
@@ -89,7 +102,7 @@ def run_with_progress(cells: Sequence[Cell], workers: int) -> tuple[Results, Fai
                 progress.finish(cell.name, f"done in {outcome['seconds']:.0f} s", outcome["seconds"])
 
         try:
-            return compare.run_cells(cells, workers, lambda cell, tick: progress.tick(cell.name, tick), on_end)
+            return compare.run_cells(cells, workers or 0, lambda cell, tick: progress.tick(cell.name, tick), on_end, on)
         except Interrupted as e:
             raise Interrupted(f"{e} Go on with: {typed_command()}") from None
 

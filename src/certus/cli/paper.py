@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from certus.cli.compare import Failures, Results, report_failures, run_with_progress
+from certus.cli.compare import ON, Failures, Results, at_a_time, report_failures, run_with_progress
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.cli.screen import screen
@@ -20,15 +20,19 @@ from certus.cli.tables import print_table
 from certus.errors import CertusError, UsageError
 from certus.experiments import paper
 from certus.experiments.cells import Cell, finished_cells
-from certus.experiments.compare import MOST_SEEDS, cores
+from certus.experiments.compare import MOST_SEEDS
 from certus.experiments.paper import tables
 from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
+from certus.experiments.pool import LOCAL
 from certus.methods.options import at_least
 from certus.report.report import write_report
+from certus.training.lock import locked
 from certus.training.unlabelled import answer_unlabelled
 from certus.writing import put, put_json
+
+WRITING = 600  # seconds for another process that writes the same tables
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Options:
     seeds: int | None = flag("number of seeds, counted from 0", None, "full 5, else 3")
     data_dir: str = flag("folder of the data sets' files", "", "$CERTUS_DATA or the user's cache")
     workers: int | None = flag("runs trained at the same time", None, "one per core; with a GPU one")
+    on: str = flag(ON, LOCAL)
     out: Path | None = flag("the folder of the runs", None, "runs/paper-SCALE")
     publish: Path | None = flag(
         "also write small files for others into this folder, or add to those there: settings and results of every run "
@@ -78,11 +83,11 @@ def run(options: Options) -> int:
         if number is not None:
             at_least(1, MOST_SEEDS)(name, number)
     out = options.out or Path("runs") / f"paper-{scale.name}"
-    workers = options.workers or (1 if torch.cuda.is_available() else cores())
+    workers = options.workers or (1 if torch.cuda.is_available() and options.on == LOCAL else None)
     if options.publish is not None:
         published(scale, options.publish)  # refuses a folder that cannot be added to before anything is trained
     cells = paper.cells(chosen, scale, seeds, out, options.data_dir)
-    how = "only those that are finished" if options.finished else f"{workers} at a time"
+    how = "only those that are finished" if options.finished else at_a_time(options.on, workers)
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     failures: Failures = {}
     if options.finished:
@@ -91,7 +96,7 @@ def run(options: Options) -> int:
             raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
     else:
         before = paper.pretraining_cells(chosen, scale, seeds, out, options.data_dir)
-        results, failures = run_in_order(before, cells, workers)
+        results, failures = run_in_order(before, cells, workers, options.on)
     if not results:
         return report_failures(failures)
     if experiment.about == "uncertainty":
@@ -106,17 +111,20 @@ def run(options: Options) -> int:
     write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
     console.print(f"Tables, report and figures: {out / experiment.name}", soft_wrap=True)
     if options.publish is not None:
-        publish(experiment, scale, records, options.publish, command)
+        with locked(options.publish, WRITING):
+            publish(experiment, scale, records, options.publish, command)
         console.print(f"Published: {options.publish}", soft_wrap=True)
     return report_failures(failures)
 
 
-def run_in_order(before: Sequence[Cell], cells: Sequence[Cell], workers: int) -> tuple[Results, Failures]:
+def run_in_order(
+    before: Sequence[Cell], cells: Sequence[Cell], workers: int | None, on: str = LOCAL
+) -> tuple[Results, Failures]:
     """First the pretraining that others start from: if it fails, nothing else is trained. Then seed by seed."""
-    failures = run_with_progress(before, workers)[1] if before else {}
+    failures = run_with_progress(before, workers, on)[1] if before else {}
     if failures:
         return {}, failures
-    return run_with_progress(sorted(cells, key=lambda cell: cell.config.seed), workers)
+    return run_with_progress(sorted(cells, key=lambda cell: cell.config.seed), workers, on)
 
 
 def list_experiments() -> None:
@@ -147,13 +155,16 @@ def show(experiment: paper.Experiment, scale: paper.Scale, records: Records, as_
 def write(
     experiment: paper.Experiment, scale: paper.Scale, records: Records, finished: Sequence[Cell], out: Path
 ) -> None:
-    """results.json, results.md, and for each data set and number of labels a report with its figures."""
-    out.mkdir(parents=True, exist_ok=True)
-    put_json(out / "results.json", tables.summarise(experiment, scale, records, command))
-    put(out / "results.md", tables.markdown(experiment, scale, records, command))
+    """results.json, results.md, and for each data set and number of labels a report with its figures.
+
+    Other processes, which may end at the same moment, write the same one after the other.
+    """
     groups: dict[str, list[Path]] = {}
     for cell in finished:
         groups.setdefault(f"{cell.config.data}-{cell.config.labels}", []).append(cell.folder.path)
-    for name, folders in groups.items():
-        shutil.rmtree(out / name / "figures", ignore_errors=True)
-        write_report(folders, out / name / "report.html", out / name / "figures")
+    with locked(out, WRITING):
+        put_json(out / "results.json", tables.summarise(experiment, scale, records, command))
+        put(out / "results.md", tables.markdown(experiment, scale, records, command))
+        for name, folders in groups.items():
+            shutil.rmtree(out / name / "figures", ignore_errors=True)
+            write_report(folders, out / name / "report.html", out / name / "figures")

@@ -166,7 +166,8 @@ class Workload:
     def left(self) -> float | None:
         """Seconds until all runs are done: the workers share them, but no run is shared by two."""
         each = [left for name in self.runs if (left := self.left_of(name)) is not None]
-        return max(sum(each) / max(1, self.workers), *each) if each else None
+        running = sum(steps < self.runs[name][1] for name, steps in self.done.items())  # a cluster may have more
+        return max(sum(each) / max(1, self.workers, running), *each) if each else None
 
 
 def duration(seconds: float | None) -> str:

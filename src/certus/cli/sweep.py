@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from certus.cli.compare import report_failures, typed_command
+from certus.cli.compare import ON, at_a_time, report_failures, typed_command
 from certus.cli.flags import flag, many
 from certus.cli.progress import Follow, bars, console, duration, fit
 from certus.cli.settings import config_flags, option_flags
@@ -19,8 +19,9 @@ from certus.cli.tables import print_table
 from certus.config import resolve
 from certus.errors import Interrupted, UsageError
 from certus.experiments.cells import Cell
-from certus.experiments.compare import cores
-from certus.experiments.sweep import Attempt, run_sweep
+from certus.experiments.pool import LOCAL
+from certus.experiments.sweep import run_sweep
+from certus.experiments.sweep_leader import Attempt
 from certus.experiments.sweep_plan import plan_sweep
 from certus.experiments.sweep_results import importance_text, unequal, write_sweep
 from certus.methods.recipe import shown
@@ -52,6 +53,7 @@ class Options:
     pruner: str = flag("which trials are stopped early: median, hyperband or none", "median", group=SEARCH)
     epochs: float | None = flag("passes over the unlabelled images of each trial", None, "by data set", SEARCH)
     workers: int | None = flag("trials at the same time", None, "one per core", SEARCH)
+    on: str = flag(ON, LOCAL, group=SEARCH)
     out: Path | None = flag("the folder of the sweep", None, "runs/sweep-…", SEARCH)
     tensorboard: Path | None = flag(
         "also write the curves of each trial for TensorBoard, below this folder", group=SEARCH
@@ -79,17 +81,22 @@ def run(options: Options) -> int:
         options.pruner,
         options.out,
     )
-    workers = options.workers or cores()
     searched = ", ".join(axis.text for axis in {a: None for s in sweep.searches for a in s.space.axes})
     console.print(
         f"{options.trials} trials of {', '.join(s.method for s in sweep.searches)} on {sweep.searches[0].data.name}"
-        f": {searched}; {workers} at a time, in {sweep.out}",
+        f": {searched}; {at_a_time(options.on, options.workers)}, in {sweep.out}",
         soft_wrap=True,
     )
     with trial_progress() as progress:
         try:
             studies, failures = run_sweep(
-                sweep, workers, options.minutes, progress.tick, progress.end, options.tensorboard
+                sweep,
+                options.workers or 0,
+                options.minutes,
+                progress.tick,
+                progress.end,
+                options.tensorboard,
+                options.on,
             )
         except Interrupted as e:
             raise Interrupted(f"{e} Go on with: {typed_command()}") from None

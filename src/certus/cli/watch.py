@@ -15,7 +15,7 @@ from certus.cli.flags import argument, flag
 from certus.cli.progress import duration
 from certus.cli.screen import screen
 from certus.errors import UsageError
-from certus.experiments.sweep import PRUNED
+from certus.experiments.sweep_leader import PRUNED
 from certus.text import printable
 from certus.training.status import Status, read_status, runs_under
 

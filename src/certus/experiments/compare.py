@@ -7,9 +7,11 @@ comparison, picture = write_comparison(cells, results, Path("demo"))
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 from certus.config import resolve
 from certus.errors import CertusError, UsageError
 from certus.experiments.cells import Cell, Results, cell_folder, finished_cells
-from certus.experiments.pool import Pool
+from certus.experiments.pool import LOCAL, Event, Patient, Pool, cores, open_pool
 from certus.methods import recipe
 from certus.methods.options import at_least
 from certus.report.comparisons import compare_results
@@ -30,6 +32,7 @@ from certus.training.stopping import stop_signal
 from certus.writing import put, put_json
 
 MOST_SEEDS = 10_000
+notices = logging.getLogger("certus")
 Result = dict[str, Any]  # what result.json holds
 OnTick = Callable[[Cell, Tick], None]
 OnEnd = Callable[[Cell, Result | CertusError], None]
@@ -81,18 +84,20 @@ def ignore(*_: object) -> None:
 
 
 def run_cells(
-    cells: Sequence[Cell], workers: int = 0, on_tick: OnTick = ignore, on_end: OnEnd = ignore
+    cells: Sequence[Cell], workers: int = 0, on_tick: OnTick = ignore, on_end: OnEnd = ignore, on: str = LOCAL
 ) -> tuple[dict[str, Result], dict[str, CertusError]]:
     """Train every cell that is not finished; results and failures by the cells' names.
 
+    Several processes, also of several machines that share the folder, may do this at once: each cell is trained by the
+    one that locks its folder first, and all of them get its result.
+
     Args:
         cells: a finished cell is read, a stopped one is continued
-        workers: processes that train side by side; 0: one per core
+        workers: cells that are trained side by side; 0: one per core
         on_tick: called after some steps of each run
         on_end: called with the result of each run, or with the error that ended it
+        on: where: `local`, `ray`, `auto` or the address of a Ray cluster
     """
-    if workers < 0:
-        raise UsageError(f"`workers` must be at least 1, but is {workers}.")
     results, failures = finished_cells(cells)
     waiting = []
     for cell in cells:
@@ -100,10 +105,13 @@ def run_cells(
             on_end(cell, outcome)
         else:
             waiting.append(cell)
+    if not waiting:
+        return results, failures
     by_name = {cell.name: cell for cell in cells}
-    size = min(workers or cores(), len(waiting))
-    with stop_signal((signal.SIGINT, signal.SIGTERM)) as stopped, Pool(size) as pool:
-        for kind, name, value in pool.run(waiting, stopped):
+    size = min(workers or (cores() if on == LOCAL else 0), len(waiting))
+    pool = open_pool(on, size, common_folder(waiting), waiting[0].config.device)
+    with stop_signal((signal.SIGINT, signal.SIGTERM)) as stopped, pool:
+        for kind, name, value in events_of(waiting, pool, stopped):
             if kind == "tick":
                 on_tick(by_name[name], value)
                 continue
@@ -112,9 +120,22 @@ def run_cells(
     return results, failures
 
 
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0))
+def events_of(cells: Sequence[Cell], pool: Pool, stopped: threading.Event) -> Iterator[Event]:
+    """Until each cell has a result or has failed, or until `stopped` is set."""
+    patient, told = Patient(pool), False
+    for cell in cells:
+        patient.put(cell)
+    while patient.cells:
+        if len(patient.again) == len(patient.cells) and not told:
+            names = ", ".join(patient.again)
+            notices.warning("Waiting for %d runs that other processes train: %s.", len(patient.again), names)
+            told = True
+        if event := patient.event(stopped):
+            yield event
+
+
+def common_folder(cells: Sequence[Cell]) -> Path:
+    return Path(os.path.commonpath([cell.folder.path.absolute().parent for cell in cells]))
 
 
 def by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:

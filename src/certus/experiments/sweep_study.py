@@ -1,13 +1,15 @@
 """The journal of a sweep: optuna studies on disk, one per method, that any kill leaves readable.
 
-Only the process that leads the sweep reads and writes it, and holds the lock of its folder. Each proposal is drawn with
-a seed of its own number, so a sweep that goes on proposes what it would have proposed, given the same trials.
+Several processes, also of several machines, may lead a sweep: each write is made under the lock of the sweep's folder.
+Each proposal is drawn with a seed of its own number, so a sweep that goes on proposes what it would have proposed,
+given the same trials.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from certus.errors import CertusError, UsageError
 from certus.experiments.sweep_space import Space
 from certus.randomness import seed_of
+from certus.training.lock import locked
 
 if TYPE_CHECKING:
     import optuna
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 JOURNAL = "journal.log"
 SPECIFICATION = "certus"
 ERRORS = "errors"  # of a trial, by seed
+PATIENCE = 60  # seconds for another process that writes
 PRUNERS = ("median", "hyperband", "none")
 UNPRUNED_TRIALS = 5  # that the median needs
 UNPRUNED_SHARE = 0.2  # of a trial, at its start
@@ -53,21 +57,35 @@ class Tried:
         return fmean(self.errors.values()) if self.errors else None
 
 
+class JournalLock:
+    """Optuna's lock of the journal is that of the sweep's folder. What a killed process left is put right."""
+
+    def __init__(self, journal: Path) -> None:
+        self.journal = journal
+        self.held = ExitStack()
+
+    def acquire(self) -> bool:
+        self.held.enter_context(locked(self.journal.parent, PATIENCE))
+        if self.journal.exists():
+            written = self.journal.read_bytes()
+            if not written.endswith(b"\n") and written:  # a line that was cut short
+                with self.journal.open("rb+") as file:
+                    file.truncate(written.rfind(b"\n") + 1)
+        return True
+
+    def release(self) -> None:
+        self.held.close()
+
+
 def open_journal(folder: Path) -> Any:
-    """The storage. What a killed process left is put right: a line that was cut short, and optuna's own lock."""
+    """The storage."""
     optuna = the_optuna()
-    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+    from optuna.storages.journal import JournalFileBackend
 
     path = folder / JOURNAL
-    path.with_name(path.name + ".lock").unlink(missing_ok=True)  # we hold the folder's lock
-    if path.exists():
-        written = path.read_bytes()
-        if not written.endswith(b"\n") and written:
-            with path.open("rb+") as file:
-                file.truncate(written.rfind(b"\n") + 1)
-    backend = JournalFileBackend(str(path), JournalFileOpenLock(str(path)))
+    lock: Any = JournalLock(path)
     try:
-        return optuna.storages.JournalStorage(backend)
+        return optuna.storages.JournalStorage(JournalFileBackend(str(path), lock))
     except (ValueError, KeyError, TypeError) as e:
         raise CertusError(
             f"{path} is damaged ({e}): restore it from a copy, or begin the sweep again in another `out`."
@@ -108,12 +126,15 @@ class Study:
     def begun(self) -> int:
         return sum(trial.state.name != "WAITING" for trial in self.study.get_trials(deepcopy=False))
 
-    def under_way(self) -> Iterator[optuna.Trial]:
-        """Trials that a process which is gone has left."""
-        optuna = the_optuna()
-        for trial in self.study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-            self.draw_as(trial.number)
-            yield optuna.trial.Trial(self.study, trial._trial_id)
+    def under_way(self) -> list[int]:
+        """The numbers of the trials that have begun and are not over."""
+        running = the_optuna().trial.TrialState.RUNNING
+        return [trial.number for trial in self.study.get_trials(deepcopy=False, states=[running])]
+
+    def trial(self, number: int) -> optuna.Trial:
+        """One that a process which is gone has left."""
+        self.draw_as(number)
+        return the_optuna().trial.Trial(self.study, self.study.get_trials(deepcopy=False)[number]._trial_id)
 
     def ask(self, usual: Mapping[str, Any]) -> optuna.Trial:
         """A new trial: the next point of a grid; or first the usual settings, if they are within the ranges, and then

@@ -17,7 +17,7 @@ from typing import Any
 
 from certus.config import Config
 from certus.errors import CertusError, UsageError
-from certus.training.lock import CLAIM, NAME, named
+from certus.training.lock import NAME, named
 from certus.training.run_folder import RunFolder
 from certus.writing import is_running
 
@@ -92,12 +92,12 @@ def read_status(folder: RunFolder, now: float) -> Status:
 
 def holder_of(folder: RunFolder) -> tuple[int, str] | None:
     """The process and the machine that train in it, as its lock file says."""
-    return next(filter(None, (named(folder.path / name) for name in (NAME, CLAIM))), None)
+    return named(folder.path / NAME)
 
 
 def newest(folder: RunFolder) -> float:
     """When something was last written there."""
-    files = (folder.path / NAME, folder.path / CLAIM, folder.config, folder.metrics, folder.checkpoints)
+    files = (folder.path / NAME, folder.config, folder.metrics, folder.checkpoints)
     return max(stamp(path)[0] / 1e9 for path in files)
 
 
