@@ -1,15 +1,42 @@
-"""A pool of one worker that is a thread of this process, and stops between two epochs until it is asked for more."""
+"""Pools without worker processes, which take seconds to start.
+
+`Inline` has one worker, a thread of this process that stops between two epochs until it is asked for more. `Serial`
+trains one cell after the other.
+"""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from certus.errors import CertusError, Interrupted
 from certus.experiments.cells import Cell
-from certus.training.loop import Tick
+from certus.experiments.pool import train_cell
+from certus.training.loop import Tick, ignore
+
+
+class Serial:
+    """In place of `Pool`."""
+
+    def __init__(self, workers: int) -> None:
+        pass
+
+    def __enter__(self) -> Serial:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        pass
+
+    def run(self, cells: Sequence[Cell], stopped: threading.Event) -> Iterator[tuple[str, str, Any]]:
+        for cell in cells:
+            assert not stopped.is_set()
+            try:
+                yield "result", cell.name, train_cell(cell, ignore)
+            except CertusError as e:
+                yield "failed", cell.name, e
 
 
 class Killed(BaseException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from torch import Tensor
@@ -16,6 +17,7 @@ from certus.config.settings import MOST_STEPS
 from certus.data import Dataset, Part, load
 from certus.data.batches import Sees, images_in_a_step
 from certus.errors import UsageError
+from certus.teachers import Propagation
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
 from certus.training.embedding import Trunk, trunk_of
@@ -25,13 +27,18 @@ from certus.training.threads import threads
 WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are (at least, at most), seconds for them
 SAMPLE = 256  # validation images whose answers are timed
 PLANNING = 0.25  # share of the minutes that timing may take
+LEFT = 0.1  # least share of the minutes for steps, whatever a method does beside them
 TRIED, EMBEDDING = 16, 0.8  # pictures whose embedding is timed; share of the minutes that it may take
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
     """The config with nothing left to decide, the number of steps included."""
-    return complete_on(load(config.data, config.data_dir, config.size, config.fit), config, epochs, minutes)
+    return complete_on(data_of(config), config, epochs, minutes)
+
+
+def data_of(config: Config) -> Dataset:
+    return load(config.data, config.data_dir, config.size, config.fit)
 
 
 def complete_on(
@@ -59,6 +66,52 @@ def complete_on(
     return warmed_up(replace(decided, steps=max(1, round(wanted * per_epoch))), data)
 
 
+def complete_seeing(config: Config, images: float) -> Config:
+    """The config with the fewest steps that see so many unlabelled images. Those of the warm-up see none."""
+    data = data_of(config)
+    decided = decide(config, data)
+
+    warm = warm_up(decided, data)
+
+    def seen(steps: int) -> float:
+        return steps * (1 - warm(steps)) * decided.unlabelled_batch
+
+    least, most = 1, 1
+    while seen(most) < images and most < MOST_STEPS:
+        most *= 2
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if seen(middle) >= images else (middle + 1, most)
+    return warmed_up(replace(decided, steps=least), data)
+
+
+def timed_within(config: Config, minutes: float) -> Config:
+    """The config with as many steps as fit. All minutes are for training: the timing is not part of them, but what a
+    method does beside its steps is."""
+    data = data_of(config)
+    decided, wider = decide(config, data), not config.width
+    plan = within(decided, data, minutes, False, wider, planning=0.0)
+    if each := seconds_of_a_graph(decided, data):
+        graphs = 1 + plan.steps // steps_per_epoch(plan, data)
+        left = max(minutes - graphs * each / 60, LEFT * minutes)
+        plan = within(decided, data, left, False, wider, planning=0.0)
+    return plan
+
+
+def seconds_of_a_graph(config: Config, data: Dataset) -> float:
+    """To propagate the labels once, which takes longer than many steps; 0 for methods that do not."""
+    with threads(config.threads):
+        run = build_on(data, replace(config, steps=1_000_000, warm_up=0.0), reuse_labelled=True)
+        found = [f for f in run.method.followers if isinstance(f, Propagation)]
+        return sum(seconds(partial(f.follow, run.step(run.config.steps - 1)), config.threads) for f in found)
+
+
+def minutes_of(config: Config) -> float:
+    """How long a run of these steps takes, by timing a few."""
+    each = cost(config, data_of(config))
+    return config.steps * (config.warm_up * each.warm + (1 - config.warm_up) * each.full) / 60
+
+
 def embeddable(config: Config, data: Dataset, minutes: float) -> Config:
     """With as many unlabelled pictures as can be embedded in this time, if those are fewer than there are."""
     with threads(config.threads):
@@ -78,12 +131,15 @@ def seconds_each(trunk: Trunk, images: Tensor, threads: int) -> float:
 
 def warmed_up(config: Config, data: Dataset) -> Config:
     """With the warm-up that suits its number of steps, if that is left open."""
-    return config if config.warm_up >= 0 else replace(config, warm_up=warm_up(config, config.steps, data))
+    return replace(config, warm_up=warm_up(config, data)(config.steps))
 
 
-def warm_up(config: Config, steps: int, data: Dataset) -> float:
-    batch = config.labelled_batch + config.unlabelled_batch
-    return warm_share(steps, batch, len(split_of(config, data).labelled), fine=bool(config.weights))
+def warm_up(config: Config, data: Dataset) -> Callable[[int], float]:
+    """The share of the steps that learns from labels alone, by the number of steps."""
+    if config.warm_up >= 0:
+        return lambda _: config.warm_up
+    batch, labels = config.labelled_batch + config.unlabelled_batch, len(split_of(config, data).labelled)
+    return lambda steps: warm_share(steps, batch, labels, fine=bool(config.weights))
 
 
 @dataclass(frozen=True)
@@ -115,8 +171,10 @@ def within(
     choose_threads: bool,
     choose_width: bool,
     make: MakeNetwork | None = None,
+    planning: float = PLANNING,
 ) -> Config:
-    """With as many steps as fit, by timing a few on a copy that is thrown away; the timing is part of the minutes.
+    """With as many steps as fit, by timing a few on a copy that is thrown away. The timing is part of the minutes, up
+    to the share `planning` of them.
 
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
     wait for each other at every operation. `choose_width`: where many steps fit, the network is wider, at a known
@@ -126,11 +184,10 @@ def within(
     began, budget = time.process_time(), 60 * minutes
 
     def fitted(config: Config, cost: Cost) -> Config:
-        left = budget - min(PLANNING * budget, (time.process_time() - began) / config.threads)
-        if config.warm_up >= 0:
-            return replace(config, steps=cost.steps(left, lambda _: config.warm_up))
-        steps = cost.steps(left, lambda steps: warm_up(config, steps, data))
-        return replace(config, steps=steps, warm_up=warm_up(config, steps, data))
+        left = budget - min(planning * budget, (time.process_time() - began) / config.threads)
+        warm = warm_up(config, data)
+        steps = cost.steps(left, warm)
+        return replace(config, steps=steps, warm_up=warm(steps))
 
     candidates = {1, config.threads} if choose_threads else {config.threads}
     timed = smaller_batches(config) or config
