@@ -58,6 +58,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Scale:
     """Trained in this process, without the report: both have their own tests."""
     monkeypatch.setitem(scales.SCALES, "cpu", TINY)
+    open_length = replace(TINY, settings={name: v for name, v in TINY.settings.items() if name != "steps"})
+    monkeypatch.setitem(scales.OWN, "images", replace(open_length, name="images"))
+    monkeypatch.setitem(scales.OWN, "record", replace(open_length, name="record", minutes=180.0, cores=2.0))
     monkeypatch.setattr(compare, "Pool", Serial)
     monkeypatch.setattr(cli, "write_report", lambda *_: None)
     return TINY

@@ -186,7 +186,7 @@ def command(experiment: paper.Experiment, scale: paper.Scale, only: str, seeds: 
         words += ["--minutes", f"{scale.minutes:g}"]
     if experiment.lengths:
         task = paper.Task.named(only.partition("/")[0])
-        words += ["--images", f"{task.images / MILLION:g}"]
+        words += ["--images", task.millions]
         words += ["--noise", f"{task.noise:g}"] if task.noise else []
     return shlex.join([*words, "--only", only, "--seeds", f"{seeds}"])
 

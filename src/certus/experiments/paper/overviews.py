@@ -17,7 +17,7 @@ from certus.experiments.paper.printed import TABLE1
 from certus.experiments.paper.records import Records
 from certus.experiments.paper.scales import Scale
 from certus.experiments.paper.tables import comparison_of
-from certus.experiments.paper.tasks import MILLION, Arm, Task
+from certus.experiments.paper.tasks import Arm, Task
 from certus.report.curves import scale_errors
 from certus.report.figure import MUTED, look
 from certus.report.statistics import mean_std
@@ -29,7 +29,7 @@ MARKERS = ("o", "^")
 
 def title_of(task: Task) -> str:
     noise = f", {100 * task.noise:g} % of them random" * (task.noise > 0)
-    images = f", {task.images / MILLION:g} M images seen" * (task.images > 0)
+    images = f", {task.millions} M images seen" * (task.images > 0)
     return f"{TITLES.get(task.data, task.data)}, {task.labels:,} labels{noise}{images}"
 
 
@@ -54,7 +54,7 @@ def draw_ladder(figure: Figure, tasks: Tasks, records: Records, _: Scale) -> Non
                 x, y, spread = [n for n, _ in rows], [m for m, _ in spreads], [s or 0.0 for _, s in spreads]
                 axes.errorbar(x, y, spread, label=name, marker="o", ms=4, capsize=3, **look(i))
         axes.set_xscale("log")
-        axes.set_xticks([t.images for t in lengths], [f"{t.images / MILLION:g} M" for t in lengths], minor=False)
+        axes.set_xticks([t.images for t in lengths], [f"{t.millions} M" for t in lengths], minor=False)
         axes.minorticks_off()
         axes.set_title(title_of(plain))
         axes.set_xlabel("unlabelled images seen")

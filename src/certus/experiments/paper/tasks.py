@@ -28,8 +28,13 @@ class Task:
     @property
     def name(self) -> str:
         """`cifar10-4000-noise50`, `svhn-1000-0.2M`."""
-        noise, images = f"-noise{100 * self.noise:g}" * (self.noise > 0), f"-{self.images / MILLION:g}M"
-        return f"{self.data}-{self.labels}{noise}{images * (self.images > 0)}"
+        noise, images = f"-noise{100 * self.noise:g}" * (self.noise > 0), f"-{self.millions}M" * (self.images > 0)
+        return f"{self.data}-{self.labels}{noise}{images}"
+
+    @property
+    def millions(self) -> str:
+        """Of images that are seen: `0.2`, `10`."""
+        return f"{self.images / MILLION:.6f}".rstrip("0").rstrip(".")
 
     @classmethod
     def named(cls, name: str) -> Task:
