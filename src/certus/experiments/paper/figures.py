@@ -55,7 +55,8 @@ def put_legend(figure: Figure) -> None:
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     if drawn:
-        figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=min(4, len(drawn)))
+        columns = min(4, len(drawn), int(figure.get_figwidth() // 3))
+        figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=columns)
 
 
 Looks = Mapping[str, dict[str, Any]]

@@ -143,6 +143,7 @@ def draw_record(figure: Figure, tasks: Tasks, records: Records, scale: Scale) ->
             values.append(printed[name][0])
         scale_errors(axes, values)
         axes.set_title(title_of(task))
+        axes.set_xlim(left=0)
         axes.set_xlabel("minutes of two cores, by the share of the steps")
         axes.set_ylabel("error (%)")
 
