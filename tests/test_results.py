@@ -13,19 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import minutes_report
 import pytest
 import resumable
 import scipy.stats
-import torch
 
-from certus.data.dataset import Dataset, Part
+from certus.cli.paper import command
 from certus.experiments import paper
-from certus.experiments.paper import SCALES, Task
-from certus.experiments.paper.records import config_of
-from certus.training import planning
+from certus.experiments.paper import SCALES, Arm, Task, tables
+from certus.experiments.paper.records import COLUMNS, Records, config_of
+from certus.experiments.paper.scales import OWN
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -75,8 +73,8 @@ def spread(folder: str, task: str, arm: str) -> str:
 
 
 @cache
-def difference(folder: str, task: str, arm: str, reference: str, other: str = "") -> str:
-    """Of an arm to a reference, which may be in another folder."""
+def difference(folder: str, task: str, arm: str, reference: str, other: str = "", comparisons: int = 1) -> str:
+    """Of an arm to a reference, which may be in another folder; the interval is one of so many that hold together."""
     mine, theirs = errors(folder, task, arm), errors(other or folder, task, reference)
     seeds = sorted(mine.keys() & theirs.keys())
     if not seeds or (arm == reference and not other):
@@ -85,7 +83,7 @@ def difference(folder: str, task: str, arm: str, reference: str, other: str = ""
     mean = statistics.fmean(a - b for a, b in zip(*pair, strict=True))
     if len(seeds) == 1:
         return f"{mean:+.2f}"
-    interval = scipy.stats.ttest_rel(*pair).confidence_interval(0.95)
+    interval = scipy.stats.ttest_rel(*pair).confidence_interval(1 - 0.05 / comparisons)
     return f"{mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
 
 
@@ -154,9 +152,9 @@ def tables_of(file: Path) -> list[Printed]:
 
 
 def test_results_are_published_small_and_without_weights() -> None:
-    assert {"cpu", "cpu-short", "cpu-long"} <= set(FOLDERS)
+    assert {"demo", "digits", "minutes"} <= set(FOLDERS)
     files = [f for f in RESULTS.rglob("*") if f.is_file()]
-    assert {f.suffix for f in files} == {".md", ".csv", ".png"}
+    assert {f.suffix for f in files} <= {".md", ".csv", ".png"}
     assert len(files) < 60
     assert sum(f.stat().st_size for f in files) < 4e6
 
@@ -170,32 +168,41 @@ def test_every_figure_is_shown_and_every_link_leads_somewhere() -> None:
     assert shown == set(RESULTS.rglob("*.png"))
 
 
-def paper_size(name: str, *_: object) -> Dataset:
-    """As large as the real one, but every image is the same."""
-    train, test = {"svhn": (73257, 26032)}.get(name, (50000, 10000))
-
-    def part(n: int) -> Part:
-        return Part(torch.zeros(1, 3, 32, 32, dtype=torch.uint8).expand(n, -1, -1, -1), torch.arange(n) % 10)
-
-    return Dataset(name, tuple(map(str, range(10))), part(train), part(test))
+EXPERIMENTS_IN = sorted({path.parent.name for path in RESULTS.glob("*/*.md")})  # folders of `certus paper`
 
 
-@pytest.mark.parametrize("scale", ["cpu", "cpu-short", "cpu-long"])
-def test_every_run_can_be_run_again(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`certus paper` has the arm of every row, and trains it with the settings of the row."""
-    monkeypatch.setattr(planning, "load", paper_size)
-    known: dict[tuple[str, str], tuple[Task, paper.Arm]] = {}
+def scale_in(folder: str) -> paper.Scale:
+    """The scale of a folder, with its minutes."""
+    (label,) = {row["scale"] for row in table(folder, "runs")}
+    name, _, minutes = label.removesuffix("min").partition("-")
+    scale = (SCALES | OWN)[name]
+    return replace(scale, minutes=float(minutes)) if minutes else scale
+
+
+def known_arms(folder: str) -> dict[tuple[str, str], tuple[Task, Arm]]:
+    """What `certus paper` would train there."""
+    tasks = {Task.named(row["task"]) for row in table(folder, "runs")}
+    found = {}
     for experiment in paper.EXPERIMENTS.values():
-        known |= {(task.name, arm.name): (task, arm) for task, arm in paper.chosen(experiment, SCALES[scale])}
-    for row in table(scale, "runs"):
-        task, arm = known[row["task"], row["arm"]]
+        cells = paper.chosen(experiment.covering(tasks), scale_in(folder))
+        found |= {(task.name, arm.name): (task, arm) for task, arm in cells}
+    return found
+
+
+@pytest.mark.parametrize("folder", EXPERIMENTS_IN)
+def test_every_run_can_be_run_again(folder: str) -> None:
+    """`certus paper` has the arm of every row, and trains it with the settings of the row, but for the length, which
+    may have been timed."""
+    for row in table(folder, "runs"):
+        task, arm = known_arms(folder)[row["task"], row["arm"]]
         typed = {**row, "seed": int(row["seed"]), "steps": int(row["steps"])}
-        config = SCALES[scale].config(task, arm, typed["seed"])
-        assert replace(config_of(typed, task.data, task.labels, task.noise), device=config.device) == config
-        assert row["scale"] == scale
+        found = config_of(typed, task.data, task.labels, task.noise)
+        assert (found.method, found.steps) == (arm.method, typed["steps"])
+        kept = {name: value for name, value in arm.options.items() if name in found.options}
+        assert {name: found.options[name] for name in kept} == kept
         assert 0 < float(row["test_error"]) < 100
         assert float(row["seconds"]) > 0
-    keys = [(row["task"], row["arm"], row["seed"]) for row in table(scale, "runs")]
+    keys = [(row["task"], row["arm"], row["seed"]) for row in table(folder, "runs")]
     assert len(set(keys)) == len(keys)
 
 
@@ -208,18 +215,26 @@ def test_every_number_of_an_experiment_follows_from_the_csv_files(file: Path) ->
     found = tables_of(file)
     assert found
     for printed in found:
-        (task,) = set(re.findall(r"[\w-]+-\d+(?:-noise\d+)?(?=[/' ])", printed.command.replace("; ", " ")))
+        (only,) = re.findall(r"--only '?([^']+?)'?(?: --seeds|$)", printed.command)
+        (task,) = {part.partition("/")[0] for part in only.split("; ")}
         errors_table = "test error (%)" in printed.heads
         if errors_table:
             experiment = paper.experiment(file.stem)
-            expected = [a.name for t, a in paper.chosen(experiment, SCALES[folder]) if t.name == task]
+            cells = paper.chosen(experiment.covering([Task.named(task)]), scale_in(folder))
+            expected = [a.name for t, a in cells if t.name == task]
             assert [row[0] for row in printed.rows] == [a for a in expected if (task, a) in arms(folder)]
-        for row in printed.rows:
-            values = dict(zip(printed.heads, row, strict=True))
-            check_experiment_row(folder, task, values)
+        check_experiment_table(folder, task, printed)
 
 
-def check_experiment_row(folder: str, task: str, values: dict[str, str]) -> None:
+def check_experiment_table(folder: str, task: str, printed: Printed) -> None:
+    names = [row[0] for row in printed.rows]
+    references = [head.removeprefix("difference to ") for head in printed.heads if head.startswith("difference to ")]
+    pairs = {frozenset((name, reference)) for name in names for reference in references if name != reference}
+    for row in printed.rows:
+        check_experiment_row(folder, task, dict(zip(printed.heads, row, strict=True)), len(pairs))
+
+
+def check_experiment_row(folder: str, task: str, values: dict[str, str], comparisons: int) -> None:
     arm = values.get("method", "ft-ccl")
     if "uncertainty" in values:
         images, name = values["images"].split(" (")[0], values["uncertainty"].lower()
@@ -243,7 +258,9 @@ def check_experiment_row(folder: str, task: str, values: dict[str, str]) -> None
     assert values["test error (%)"] == spread(folder, task, arm)
     for head, cell in values.items():
         if head.startswith("difference to "):
-            assert cell == difference(folder, task, arm, head.removeprefix("difference to ")), (arm, head)
+            reference = head.removeprefix("difference to ")
+            expected = difference(folder, task, arm, reference, comparisons=comparisons)
+            assert cell == expected, f"{arm}, {head}: {cell!r}, but the runs say {expected!r}"
 
 
 # --- README.md, results/README.md and docs/
@@ -257,12 +274,15 @@ def origin(command: str) -> tuple[str, str]:
         return "digits", "digits-20"
     if "benchmarks/minutes.py" in command and "minutes" in FOLDERS:
         return "minutes", ""  # the head of its tables names the task
-    scale = re.search(r"--scale (\S+)", command)
-    if not command.startswith("certus paper") or not scale or scale[1] not in FOLDERS:
+    name = re.match(r"certus paper (\w+)", command)
+    if not name:
         return "", ""
+    scale, minutes = (re.search(rf"--{flag} (\S+)", command) for flag in ("scale", "minutes"))
+    label = (scale[1] if scale else "") + (f"-{minutes[1]}min" if minutes else "")
+    folder = next((f for f in (name[1], label) if f in FOLDERS), "")  # `ladder`, `map` and `record` have their own
     only = re.search(r"--only '([^']+)'", command)
     tasks = only[1].split("; ") if only else []
-    return scale[1], tasks[0] if len(tasks) == 1 else ""
+    return folder, tasks[0] if folder and len(tasks) == 1 else ""
 
 
 def expected_cell(folder: str, task: str, arm: str, head: str) -> str | None:
@@ -360,7 +380,13 @@ def test_every_number_in_the_tables_follows_from_the_csv_files(file: Path) -> No
         else:
             searched = "benchmarks/" in printed.command or printed.command.startswith("certus sweep")
             assert not has_results(printed) or searched, f"{file}: {printed.heads}"
-    least = {"README.md": 8, "results/README.md": 190, "docs/methods.md": 40, "docs/digits.md": 5}
+    least = {
+        "README.md": 3,
+        "results/README.md": 5,
+        "docs/methods.md": 40,
+        "docs/digits.md": 5,
+        "docs/performance.md": 20,
+    }
     assert checked >= least.get(str(file.relative_to(ROOT)), 0)
 
 
@@ -381,6 +407,8 @@ def every_difference() -> set[str]:
             rivals = [other for t, other in arms(folder) if t == task and equal_minutes(arm, other)]
             found |= {difference(folder, task, arm, other) for other in rivals}
             found |= {difference(folder, task, arm, arm, o) for o in FOLDERS if o != folder and (task, arm) in arms(o)}
+    for page in EXPERIMENT_PAGES:  # whose intervals are checked above
+        found |= set(re.findall(INTERVAL, page.read_text().replace("−", "-")))
     return {unsigned(text) for text in found}
 
 
@@ -419,45 +447,76 @@ def test_the_findings_come_first_each_with_its_numbers_n_and_command() -> None:
     for bullet in bullets:
         assert re.search(r"\d\.\d", bullet)
         assert re.search(r"n = \d", bullet)
-        assert re.search(r"`certus paper \w+ --scale [\w-]+`", bullet)
-
-
-def test_the_number_of_intervals_is_the_one_that_the_page_warns_of() -> None:
-    count = sum(len(re.findall(INTERVAL, file.read_text().replace("−", "-"))) for file in EXPERIMENT_PAGES)
-    assert f"The pages in this folder print {count} of them" in re.sub(r"\s+", " ", (RESULTS / "README.md").read_text())
+        assert re.search(r"`(?:certus paper \w+[^`]*|python benchmarks/minutes\.py|make demo)`", bullet)
 
 
 def test_a_wrong_number_is_found() -> None:
     """The checks above can fail: each catches a number that is changed by one in its last digit."""
-    (first, *_) = [t for t in tables_of(RESULTS / "README.md") if "--scale cpu " in f"{t.command} "]
-    checks: list[tuple[int, Any]] = [(1, "36.46 ± 0.73"), (2, "37.1"), (4, "+3.43 [+2.47, +4.39]"), (6, "4")]
-    for column, wrong in checks:
-        row = list(first.rows[0])
+    (first, *_) = [t for t in tables_of(RESULTS / "README.md") if t.command.startswith("make demo")]
+    for column, wrong in ((1, "10.08 ± 2.74"), (2, "-1.19 [-3.18, +0.81]"), (3, "6")):
+        row = list(first.rows[1])
         assert check_table(replace(first, rows=[row])) > 0
         row[column] = wrong
         with pytest.raises(AssertionError, match="but the runs say"):
             check_table(replace(first, rows=[row]))
     assert unsigned("-1.25 [-2.54, +0.04]") == unsigned("1.25 points [-0.04, 2.54]")
     assert unsigned("-1.25 [-2.54, +0.04]") != unsigned("-1.25 [-2.54, +0.05]")
-    assert unsigned("1.38 [0.18, 2.58]") in every_difference()
-    assert unsigned("1.38 [0.18, 2.59]") not in every_difference()
+    assert unsigned("1.19 [-0.80, 3.18]") in every_difference()
+    assert unsigned("1.19 [-0.80, 3.19]") not in every_difference()
 
 
 @pytest.fixture
-def minutes_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty results/, in which `minutes` is to be a folder."""
+def empty_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A results/ in which `minutes` and `map` are to be folders."""
     monkeypatch.setitem(globals(), "RESULTS", tmp_path)
-    monkeypatch.setitem(globals(), "FOLDERS", ["minutes"])
-    cached = (table, runs, arms)
+    monkeypatch.setitem(globals(), "FOLDERS", ["map", "minutes"])
+    cached = (table, runs, arms, difference)
     for function in cached:
         function.cache_clear()
-    yield tmp_path / "minutes"
+    yield tmp_path
     for function in cached:
         function.cache_clear()
 
 
-def test_a_wrong_number_after_equal_minutes_is_found(minutes_folder: Path) -> None:
+def test_a_wrong_number_of_an_experiment_is_found(empty_results: Path) -> None:
+    """The page that `certus paper` prints is the one that is expected here, with intervals that hold together."""
+    scale, task = OWN["images"], Task("svhn", 100, 0.5, 200_000)
+    arms = paper.experiment("map").arms[1:5]
+    rows = [
+        {
+            "task": task.name,
+            "arm": arm.name,
+            "method": arm.method,
+            "seed": seed,
+            "steps": 100,
+            "seconds": 10.0,
+            "settings": " ".join(["network=sprint", *(f"{k}={v}" for k, v in arm.options.items())]),
+            "scale": scale.label,
+            "version": "0",
+            "validation_error": 1.0,
+            "test_error": 20 + 3 * i + 0.7 * (seed * (i + 2) % 5),
+        }
+        for i, arm in enumerate(arms)
+        for seed in range(3)
+    ]
+    Records({name: rows if name == "runs" else [] for name in COLUMNS}).write(empty_results / "map")
+    page = empty_results / "map" / "map.md"
+    records = Records.read(empty_results / "map")
+    page.write_text(tables.markdown(paper.experiment("map"), scale, records, command))
+    test_every_run_can_be_run_again("map")
+    test_every_number_of_an_experiment_follows_from_the_csv_files(page)
+    good = page.read_text()
+    assert "corrected for 3 comparisons" in re.sub(r"\s+", " ", good)
+    for pattern in (SPREAD, INTERVAL):
+        right = re.findall(r"\d+\.\d+", re.findall(pattern, good.replace("−", "-"))[0])[-1]
+        page.write_text(good.replace(right, f"{float(right) + 0.01:.2f}"))
+        with pytest.raises(AssertionError):
+            test_every_number_of_an_experiment_follows_from_the_csv_files(page)
+
+
+def test_a_wrong_number_after_equal_minutes_is_found(empty_results: Path) -> None:
     """The tables that benchmarks/minutes.py prints are the ones that are expected here, up to the last digit."""
+    minutes_folder = empty_results / "minutes"
     for arm, m, seed, error in [
         *(("engine ft-ccl", "1", 0, 20.0), ("engine ft-ccl", "1", 1, 21.0), ("engine ft-ccl", "0.5", 0, 30.0)),
         *(("usb fixmatch", "1", 0, 40.0), ("label spreading", "", 0, 50.0), ("label spreading", "", 1, 51.0)),

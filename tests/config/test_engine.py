@@ -26,6 +26,14 @@ def test_the_tables_name_settings_and_options_that_exist() -> None:
         assert set(values) <= SETTINGS | METHODS[method].defaults().keys()
 
 
+def test_every_method_has_settings_and_warms_up_unless_it_is_supervised() -> None:
+    assert BY_METHOD.keys() == set(METHODS)
+    for method in METHODS:
+        config = resolve({"data": "svhn", "method": method, "device": "cpu"})
+        assert (config.warm_up == 0) == (method == "supervised")
+        assert config.options.get("threshold", 0) < 0.82  # no answer to smoothed labels is more confident
+
+
 @pytest.mark.parametrize(("data", "method"), BY_BOTH)
 def test_what_a_method_has_on_a_data_set_wins(data: str, method: str) -> None:
     config = resolve({"data": data, "method": method, "device": "cpu"})

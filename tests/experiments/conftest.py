@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from experiments.inline import Serial
 
+from certus.cli import paper as cli
+from certus.config import Config
 from certus.data.dataset import Dataset, Part
-from certus.experiments.paper import Scale, scales
+from certus.experiments import compare
+from certus.experiments.paper import Scale, plan, scales
 from certus.training import planning
 
 TINY = Scale(
@@ -50,8 +56,30 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Scale:
+    """Trained in this process, without the report: both have their own tests."""
     monkeypatch.setitem(scales.SCALES, "cpu", TINY)
+    open_length = replace(TINY, settings={name: v for name, v in TINY.settings.items() if name != "steps"})
+    monkeypatch.setitem(scales.OWN, "images", replace(open_length, name="images"))
+    monkeypatch.setitem(scales.OWN, "record", replace(open_length, name="record", minutes=180.0, cores=2.0))
+    monkeypatch.setattr(compare, "open_pool", Serial)
+    monkeypatch.setattr(cli, "write_report", lambda *_: None)
     return TINY
+
+
+@pytest.fixture
+def timings(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Nothing is timed: 100 steps fit into a minute, and one more with each arm. The minutes of each method that was
+    asked for; arms from RotNet count as one."""
+    asked: dict[str, float] = {}
+    count = itertools.count(1)
+
+    def timed_within(config: Config, minutes: float) -> Config:
+        fresh = config.method not in asked or asked[config.method] == minutes
+        asked[config.method if fresh else "from RotNet"] = minutes
+        return replace(config, steps=round(100 * minutes) + next(count), warm_up=max(0.5, config.warm_up))
+
+    monkeypatch.setattr(plan, "timed_within", timed_within)
+    return asked
 
 
 def paper_size(name: str, *_: object) -> Dataset:

@@ -1,17 +1,45 @@
-"""A pool of one worker that is a thread of this process, and stops between two epochs until it is asked for more."""
+"""Pools without worker processes, which take seconds to start.
+
+`Inline` has one worker, a thread of this process that stops between two epochs until it is asked for more. `Serial`
+trains one cell after the other.
+"""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from certus.errors import CertusError, Interrupted
 from certus.experiments.cells import Cell
+from certus.experiments.pool import attempt, train_cell
 from certus.training.lock import Busy
 from certus.training.loop import Tick
+
+
+class Serial:
+    """In place of `open_pool`: a cell is trained when its event is asked for."""
+
+    size = 1
+
+    def __init__(self, *_: object) -> None:
+        self.cells: deque[Cell] = deque()
+
+    def __enter__(self) -> Serial:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Nothing to stop."""
+
+    def put(self, cell: Cell) -> None:
+        self.cells.append(cell)
+
+    def event(self, stopped: threading.Event) -> tuple[str, str, Any]:
+        assert not stopped.is_set()
+        return attempt(self.cells.popleft(), train_cell, lambda _: None)
 
 
 class Killed(BaseException):

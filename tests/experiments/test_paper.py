@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,18 @@ import numpy as np
 import pytest
 
 from certus.cli import main as cli
+from certus.cli import paper as cli_paper
 from certus.config import Config
 from certus.errors import CertusError, UsageError
 from certus.experiments import paper
-from certus.experiments.paper import Arm, Experiment, Scale, Task, scales, tables
+from certus.experiments.paper import Arm, Experiment, Plan, Scale, Task, plan, scales, tables
 from certus.experiments.paper.cells import cells as paper_cells
 from certus.experiments.paper.cells import chosen, pretraining_cells
-from certus.experiments.paper.experiments import SAME_MINUTES, SUPERVISED
 from certus.experiments.paper.printed import ARMS, TABLE1
 from certus.experiments.paper.records import COLUMNS, Records
-from certus.experiments.paper.scales import CPU, CPU_LONG, CPU_SHORT, FULL, SCALES
+from certus.experiments.paper.scales import CPU, FULL, OWN, SCALES
+from certus.methods import METHODS
+from certus.report.report import write_report
 from certus.report.runs import RunRecord
 from certus.report.statistics import paired
 from certus.training.run_folder import RunFolder
@@ -33,11 +34,19 @@ def ask(*words: object) -> int:
 
 
 def every_cell(scale: Scale) -> list[tuple[Experiment, Task, Arm]]:
-    return [(e, t, a) for e in paper.EXPERIMENTS.values() for t, a in paper.chosen(e, scale)]
+    """Of the experiments that this scale is for, every arm on one task and every task with one arm."""
+    own = [e for e in paper.EXPERIMENTS.values() if e.scale == (scale.name if scale.name in OWN else "")]
+    found = [(e, t, a) for e in own for t, a in paper.chosen(e, scale)]
+    one = {t.name: (e, t, a) for e, t, a in found} | {a.name: (e, t, a) for e, t, a in found}
+    return list(one.values())
+
+
+def untimed(out: Path) -> Plan:
+    return Plan(out, "cpu", timing=False)
 
 
 def test_what_the_paper_prints_is_all_there() -> None:
-    assert list(paper.EXPERIMENTS) == ["table1", "uncertainty", "selection", "noise", "ablation", "views"]
+    assert list(paper.EXPERIMENTS)[:4] == ["table1", "uncertainty", "selection", "noise"]
     table = paper.experiment("table1")
     assert {(t.data, t.labels) for t in table.tasks} == set(TABLE1)
     rows = {arm.name for arm in table.arms}
@@ -70,18 +79,19 @@ def test_strong_views_with_every_target_have_neither_filter_nor_temperature() ->
         CPU.config(Task("svhn", 1000), arms[f"ft-ccl, strong views{more}"], 0).options
         for more in ("", ", every target")
     )
-    changed = {k: v for k, v in every.items() if v != strong[k]}
+    changed = {k: v for k, v in every.items() if v != strong[k] and k not in ("rho", "heat")}  # these are idle then
     assert changed == {"hard": False, "probabilistic": False, "temper": False}
 
 
 @pytest.mark.usefixtures("real_sizes")
-@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("scale", (SCALES | OWN).values(), ids=SCALES | OWN)
 def test_every_cell_of_every_experiment_is_a_valid_run(scale: Scale) -> None:
     for experiment, task, arm in every_cell(scale):
         config = scale.config(task, arm, 3)
         assert (config.data, config.labels, config.label_noise) == (task.data, task.labels, task.noise)
         assert (config.method, config.seed, config.threads) == (arm.method, 3, 1), experiment.name
-        assert config.steps > 0
+        timed = scale.minutes > 0 or (task.images > 0 and arm.method == "supervised")
+        assert (config.steps == 0) == timed
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -116,67 +126,12 @@ def test_each_student_of_a_circle_starts_from_its_own_rotnet(tmp_path: Path) -> 
     """Liu & Tan 2021: the students differ in their initialisation."""
     table, three = paper.experiment("table1"), "svhn-1000/ft-ccl-3-teachers*"
     cells = chosen(table, FULL, three)
-    (run, *_) = paper_cells(cells, FULL, 1, tmp_path, "")
+    (run, *_) = paper_cells(cells, FULL, 1, untimed(tmp_path), "")
     starts = run.config.init.split(",")
     assert len(set(starts)) == 3
-    pretraining = pretraining_cells(cells, FULL, 1, tmp_path, "")
+    pretraining = pretraining_cells(cells, FULL, 1, untimed(tmp_path), "")
     assert [str(cell.folder.path) for cell in pretraining] == starts
     assert len({cell.config.seed for cell in pretraining}) == 3
-
-
-@pytest.mark.usefixtures("real_sizes")
-def test_cpu_long_is_cpu_short_but_for_its_steps_and_says_so() -> None:
-    short, long = (scale.config(Task("svhn", 1000), Arm("ft-ccl"), 0) for scale in (CPU_SHORT, CPU_LONG))
-    assert replace(long, steps=short.steps) == short
-    assert long.steps == 4 * short.steps
-    text = paper.describe_scale(CPU_LONG, long)
-    assert text.startswith("Scale cpu-long")
-    assert "chosen on validation labels with 1,000 labels and 2,000 steps" in text
-    assert paper.describe_task(CPU_LONG, [long], [5]) == "8,000 steps, 1,000 images kept for validation, 5 seeds."
-
-
-@pytest.mark.usefixtures("real_sizes")
-def test_a_task_may_need_its_own_weight_decay_and_a_method_there_its_own_weight() -> None:
-    task = Task("cifar10", 1000)
-    short, long = (scale.config(task, Arm("mean-teacher"), 0) for scale in (CPU_SHORT, CPU_LONG))
-    assert (long.steps, long.weight_decay, long.options["weight"]) == (4 * short.steps, 0.002, 2)
-    assert replace(long, steps=short.steps, weight_decay=short.weight_decay, options=short.options) == short
-    assert {**long.options, "weight": short.options["weight"]} == short.options
-    assert CPU_LONG.config(task, Arm("filtering-ccl"), 0).options["weight"] == short.options["weight"]
-    text = paper.describe_task(CPU_LONG, [long], [3])
-    assert text.startswith("8,000 steps, weight decay 0.002 instead of 0.0002, λ = 2 for mean-teacher, 1,000 images")
-
-
-@pytest.mark.usefixtures("real_sizes")
-def test_more_labels_take_more_steps_and_the_table_says_which() -> None:
-    configs = [CPU_SHORT.config(Task(*task), Arm("supervised"), 0) for task in TABLE1]
-    by_labels = sorted((config.labels, config.steps) for config in configs)
-    assert all(fewer[1] < more[1] for fewer, more in pairwise(by_labels) if fewer[0] < more[0])
-    noisy = CPU.config(Task("cifar10", 4000, 0.5), Arm("supervised"), 0)
-    assert paper.describe_task(CPU, [noisy], [3]).startswith("6,000 steps, 1,000 images")
-
-
-@pytest.mark.usefixtures("real_sizes")
-def test_what_a_task_needs_otherwise_is_for_all_of_its_arms_and_for_no_other() -> None:
-    for task, arm in paper.chosen(paper.experiment("table1"), CPU):
-        own, short = (scale.config(task, replace(arm, rotnet=False), 0) for scale in (CPU, CPU_SHORT))
-        longer = {"steps": 5000 if not arm.same_minutes else 12_500, "weight_decay": 0.002}
-        assert own == (replace(short, **longer) if task.labels == 1000 else short), (task.name, arm.name)
-        described = ", weight decay 0.002 instead of 0.0002" in paper.describe_task(CPU, [own], [3])
-        assert described == (task.labels == 1000)
-
-
-@pytest.mark.usefixtures("real_sizes")
-def test_supervised_learning_also_has_the_minutes_of_the_others(tmp_path: Path) -> None:
-    task = Task("cifar10", 1000)
-    plain, longer = (CPU_SHORT.config(task, arm, 0) for arm in (SUPERVISED, SAME_MINUTES))
-    assert longer == replace(plain, steps=5000)
-    both = "2,000 steps (supervised learning for the same minutes: 5,000), 1,000 images"
-    assert paper.describe_task(CPU_SHORT, [plain, longer], [3]).startswith(both)
-    assert "same minutes" not in paper.describe_task(CPU_SHORT, [plain], [3])
-    for scale, arms in ((CPU, 2), (FULL, 1)):  # in full it is not known how many: the arm is supervised learning itself
-        chosen = paper.chosen(paper.experiment("table1"), scale, "svhn-1000/supervised;svhn-1000/supervised, same*")
-        assert len(paper.cells(chosen, scale, 1, tmp_path, "")) == arms
 
 
 def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> None:
@@ -195,10 +150,10 @@ def test_in_the_paper_s_table_ccl_starts_from_rotnet_and_nothing_else_does() -> 
 def test_pretraining_is_done_once_for_each_data_set_and_seed(tiny: Scale, files: Path, tmp_path: Path) -> None:
     scale = replace(tiny, rotnet=True)
     chosen = paper.chosen(paper.experiment("table1"), scale, "cifar10-1000/filtering-ccl;cifar10-1000/supervised*")
-    before = paper.pretraining_cells(chosen, scale, 2, tmp_path, str(files))
+    before = paper.pretraining_cells(chosen, scale, 2, untimed(tmp_path), str(files))
     assert [(c.config.method, c.config.seed) for c in before] == [("rotation", 0), ("rotation", 1)]
     assert before[0].config.steps > 1
-    for cell in paper.cells(chosen, scale, 2, tmp_path, str(files)):
+    for cell in paper.cells(chosen, scale, 2, untimed(tmp_path), str(files)):
         own = str(before[cell.config.seed].folder.path)
         assert cell.config.init == ("" if cell.arm == "supervised" else own)
 
@@ -217,32 +172,76 @@ def test_only_takes_the_cells_that_fit() -> None:
         table.cells("svhn-*;svhn-250")
 
 
-@pytest.mark.usefixtures("real_sizes")
+@pytest.mark.usefixtures("real_sizes", "timings")
 def test_an_arm_that_is_another_at_this_scale_is_run_once(tmp_path: Path) -> None:
     ablation = paper.experiment("ablation")
     for scale, left_out in ((CPU, "ft-ccl, quick certainty"), (FULL, "ft-ccl, the paper's certainty")):
-        arms = {c.arm for c in paper.cells(paper.chosen(ablation, scale, "svhn-*"), scale, 1, tmp_path, "")}
+        plan = Plan(tmp_path / scale.name, scale.label)
+        arms = {c.arm for c in paper.cells(paper.chosen(ablation, scale, "svhn-*"), scale, 1, plan, "")}
         assert {a.name for a in ablation.arms} - arms == {left_out}
 
 
-@pytest.mark.usefixtures("real_sizes")
+@pytest.mark.usefixtures("real_sizes", "timings")
 def test_a_run_that_two_experiments_need_has_one_folder(tmp_path: Path) -> None:
     def ft(name: str) -> tuple[Config, Path]:
         chosen = paper.chosen(paper.experiment(name), CPU, "cifar10-1000/ft-ccl")
-        (cell,) = paper.cells(chosen, CPU, 1, tmp_path, "")
+        (cell,) = paper.cells(chosen, CPU, 1, Plan(tmp_path, CPU.label), "")
         return cell.config, cell.folder.path
 
     assert ft("table1") == ft("uncertainty") == ft("selection") == ft("ablation")
 
 
+@pytest.mark.usefixtures("real_sizes")
+def test_every_method_has_the_same_minutes_rotnet_included(tmp_path: Path, timings: dict[str, float]) -> None:
+    chosen = paper.chosen(paper.experiment("table1"), CPU, "svhn-1000")
+    plan = Plan(tmp_path, CPU.label)
+    before = paper.pretraining_cells(chosen, CPU, 1, plan, "")
+    cells = paper.cells(chosen, CPU, 2, plan, "")
+    assert timings.pop("rotation") == 0.75
+    assert timings.pop("from RotNet") == 2.25
+    assert set(timings) == set(METHODS)
+    assert set(timings.values()) == {3.0}
+    assert {cell.config.width for cell in (*before, *cells)} == {128}
+    ratios = {c.config.unlabelled_batch / c.config.labelled_batch for c in cells if c.config.method == "fixmatch"}
+    assert ratios == {7.0}  # Sohn et al. 2020
+    assert all(cell.config.unlabelled == 0 for cell in cells)  # all of them
+
+
+@pytest.mark.usefixtures("real_sizes")
+def test_an_arm_is_timed_once_for_all_seeds_and_commands(tmp_path: Path, timings: dict[str, float]) -> None:
+    chosen = paper.chosen(paper.experiment("table1"), CPU, "svhn-1000/ft-ccl; svhn-1000/pi")
+    first = paper.cells(chosen, CPU, 2, Plan(tmp_path, CPU.label), "")
+    assert {(c.config.method, c.config.seed): c.config.steps for c in first} == {
+        ("pi", 0): 301,
+        ("pi", 1): 301,
+        ("ft-ccl", 0): 302,
+        ("ft-ccl", 1): 302,
+    }
+    timings.clear()
+    again = Plan(tmp_path, CPU.label, timing=False)
+    assert paper.cells(chosen, CPU, 2, again, "") == first
+    more = paper.chosen(paper.experiment("table1"), CPU, "svhn-1000/ft-ccl; svhn-1000/vat*")
+    assert {c.arm for c in paper.cells(more, CPU, 1, again, "")} == {"ft-ccl"}  # vat is not timed only to be shown
+    assert not timings
+    with pytest.raises(UsageError, match=r"holds runs of scale cpu-3min, not cpu-5min: give another `out`\."):
+        Plan(tmp_path, replace(CPU, minutes=5).label)
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(UsageError, match="is not as certus wrote it"):
+        Plan(tmp_path, CPU.label)
+
+
 @pytest.mark.usefixtures("tiny")
-def test_selection_end_to_end_and_again(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_selection_end_to_end_and_again(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "runs"
     only = ("--only", "cifar10-1000/ft-ccl;cifar10-1000/ft-ccl, random ranks", "--data-dir", files, "--out", out)
-    assert ask("selection", *only) == 0
+    with monkeypatch.context() as whole:
+        whole.setattr(cli_paper, "write_report", write_report)
+        assert ask("selection", *only) == 0
     printed = capsys.readouterr().out
     assert "14.14 ± 0.46" in printed
-    assert "width 2 instead of 128" in printed.replace("\n", " ")
+    assert "sprint of width 2 with Muon" in printed.replace("\n", " ")
     assert "preliminary" in printed  # two seeds
     folder = RunFolder(out / "cifar10-1000" / "ft-ccl-seed1")
     table = json.loads((out / "selection" / "results.json").read_text())
@@ -300,36 +299,39 @@ def test_the_noise_experiment_has_as_many_wrong_labels_as_it_says(files: Path, t
     assert 1600 < len(wrong) < 2000  # half of 4,000 drawn anew, of which a tenth is right by chance
 
 
-def test_the_description_is_of_the_finished_runs(
+def test_runs_of_some_minutes_go_on_as_they_were_planned(
     tiny: Scale, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(scales.SCALES, "cpu", replace(tiny, same_minutes=2.0))
-    words = ("--data-dir", files, "--out", tmp_path, "--seeds", 1)
-
-    def printed(*more: str) -> str:
-        assert ask("table1", *words, *more) == 0
-        return capsys.readouterr().out
-
-    printed("--only", "cifar10-1000/supervised")
-    assert "same minutes" not in printed("--only", "cifar10-1000", "--finished")
-    printed("--only", "cifar10-1000/supervised, same minutes")
-    both = "cifar10-1000: 30 steps (supervised learning for the same minutes: 60), 100 images kept for validation"
-    assert both in printed("--only", "cifar10-1000", "--finished")
-    steps = [json.loads(f.read_text())["steps"] for f in sorted(tmp_path.glob("cifar10-1000/*/result.json"))]
-    assert steps == [60, 30]
-
-
-@pytest.mark.usefixtures("tiny")
-def test_an_arm_from_rotnet_is_trained_after_its_pretraining(files: Path, tmp_path: Path) -> None:
-    words = ("--only", "cifar10-1000/supervised*", "--data-dir", files, "--out", tmp_path, "--seeds", 1)
-    assert ask("table1", *words) == 0
+    """With real timing; an arm from RotNet is trained after its pretraining."""
+    settings = {name: value for name, value in tiny.settings.items() if name != "steps"}
+    monkeypatch.setitem(scales.SCALES, "cpu", replace(tiny, settings=settings, minutes=1.0, pretraining=0.25))
+    words = ("--minutes", "0.004", "--data-dir", files, "--out", tmp_path, "--seeds", 1)
+    words = ("table1", "--only", "cifar10-1000/supervised*", *words)
+    assert ask(*words) == 0
     start = RunFolder(tmp_path / "cifar10-rotnet" / "rotation-seed0")
-    assert start.finished()
-    found = json.loads((tmp_path / "table1" / "results.json").read_text())["tasks"]["cifar10-1000"]["arms"]
-    assert [(name, v["n"]) for name, v in found.items()] == [("supervised", 1), ("supervised, from RotNet", 1)]
     after = RunFolder(tmp_path / "cifar10-1000" / "supervised-from-RotNet-seed0")
     assert after.load_config().init == str(start.path)
     assert after.config.stat().st_mtime_ns > start.result.stat().st_mtime_ns
+    planned = json.loads((tmp_path / "plan.json").read_text())
+    assert planned["scale"] == "cpu-0.004min"
+    arm = "cifar10-1000/supervised, from RotNet"
+    assert planned["arms"][arm]["steps"] == after.load_config().steps == after.load_result()["steps"]
+    assert start.load_config().steps == planned["arms"]["cifar10-rotnet"]["steps"]
+    assert "Scale cpu-0.004min: every run has 0.004 minutes of one core" in capsys.readouterr().out.replace("\n", " ")
+
+    monkeypatch.setattr(plan, "timed_within", None)  # it is not timed again
+    after.result.unlink()  # as if it had been stopped
+    assert ask(*words) == 0
+    assert after.load_config().steps == planned["arms"][arm]["steps"]
+    found = json.loads((tmp_path / "table1" / "results.json").read_text())["tasks"]["cifar10-1000"]
+    assert [(name, v["n"]) for name, v in found["arms"].items()] == [("supervised", 1), ("supervised, from RotNet", 1)]
+    assert found["command"].startswith(
+        "certus paper table1 --scale cpu --minutes 0.004 --only 'cifar10-1000/supervised"
+    )
+    fewest, most = sorted(planned["arms"][f"cifar10-1000/{name}"]["steps"] for name in found["arms"])
+    assert found["description"].startswith(f"{fewest:,} to {most:,} steps, 100 images kept for validation, 1 seed")
+    with pytest.raises(UsageError, match=r"holds runs of scale cpu-0\.004min, not cpu-1min"):
+        ask(*(word for word in words if word not in ("--minutes", "0.004")))
 
 
 @pytest.mark.usefixtures("real_sizes")
@@ -373,6 +375,15 @@ def test_listing_runs_nothing(
         (("noise", "--seeds", "0"), "`seeds` must be at least 1"),
         (("noise", "--workers", "0"), "`workers` must be at least 1"),
         (("noise", "--data-dir", "/nonexistent"), "nonexistent"),
+        (("noise", "--minutes", "0"), "`minutes` must be more than 0"),
+        (("noise", "--scale", "full", "--minutes", "3"), "At scale full runs are not limited by `minutes`"),
+        (("noise", "--images", "0.2"), "`images` and `noise` are for ladder and map, not for noise"),
+        (("ladder", "--images", "much"), "`images` must be numbers with commas between them, but one is 'much'"),
+        (("map", "--noise", "2"), "`noise` must be between 0 and 1, but is 2"),
+        (("map", "--scale", "cpu"), "map has its own scale: leave `scale` out"),
+        (("map", "--minutes", "3"), "At scale images runs are not limited by `minutes`"),
+        (("record", "--task", "svhn-250"), "No run of record fits `only` 'svhn-250'"),
+        (("record", "--task", "svhn-1000", "--only", "svhn-1000"), "only one of `task` and `only`"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(words: tuple[str, ...], message: str) -> None:
@@ -418,7 +429,7 @@ def test_a_task_s_table_follows_from_its_runs() -> None:
     ]
     assert text.rows[1][3].startswith("−9.50 [")
     assert [row[-1] for row in text.rows] == ["–", "–"]  # the paper prints no errors under label noise
-    clean = tables.errors_table(paper.experiment("table1"), task.clean, arms, renamed(records, task.clean.name))
+    clean = tables.errors_table(paper.experiment("table1"), task.plain, arms, renamed(records, task.plain.name))
     assert [row[-1] for row in clean.rows] == ["20.66 ± 0.57", "12.31 ± 0.28"]
 
 

@@ -10,17 +10,17 @@ import json
 import random
 import re
 import shutil
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import write_pictures
+from experiments.inline import Serial
 from faults.campaign import DAMAGE, FULL, SEED, Outcome, odd_json, tell
 from matplotlib.figure import Figure
 
-from certus.errors import CertusError
 from certus.experiments import compare
 from certus.training.build import build
 from certus.training.loop import train
@@ -34,31 +34,6 @@ FINISHED = ("load", "report", "compare", "predict")
 STOPPED = ("resume", "report", "predict")
 
 
-class SerialPool:
-    """Trains in this process: a worker process needs seconds to start."""
-
-    size = 1
-
-    def __init__(self, *_: object) -> None:
-        self.cells: deque[Any] = deque()
-
-    def __enter__(self) -> SerialPool:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        """Nothing to stop."""
-
-    def put(self, cell: Any) -> None:
-        self.cells.append(cell)
-
-    def event(self, stopped: object) -> tuple[str, str, Any]:  # noqa: ARG002
-        cell = self.cells.popleft()
-        try:
-            return "result", cell.name, train(build(cell.config), cell.folder)
-        except (CertusError, OSError) as e:
-            return "failed", cell.name, CertusError(str(e))
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are composed but not rendered, and no process is started."""
@@ -68,7 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             target.write("<svg></svg>" if isinstance(target, io.TextIOBase) else b"<svg></svg>")
 
     monkeypatch.setattr(Figure, "savefig", save)
-    monkeypatch.setattr(compare, "open_pool", SerialPool)
+    monkeypatch.setattr(compare, "open_pool", Serial)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """runs/: a comparison of two finished seeds; stopped/: a run that was stopped after its fourth step; pictures/."""
     root = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "open_pool", SerialPool)
+        patch.setattr(compare, "open_pool", Serial)
         patch.setattr(Figure, "savefig", lambda *_, **__: None)
         made = Outcome(compare_words(root))
         assert made.code == 0, made.err

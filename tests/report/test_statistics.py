@@ -33,6 +33,20 @@ def test_a_paired_difference_is_scipys(pairs: list[tuple[float, float]]) -> None
         assert found.p == pytest.approx(test.pvalue)
 
 
+@pytest.mark.parametrize("comparisons", [1, 2, 30])
+def test_intervals_of_several_comparisons_hold_together(comparisons: int) -> None:
+    """Bonferroni: each leaves out its part of the 5 %."""
+    mine, theirs = {0: 3.0, 1: 4.5, 2: 4.0}, {0: 5.0, 1: 5.5, 2: 7.0}
+    rows = (Row("a", mine), Row("b", theirs))
+    comparison = Comparison(rows, comparisons=comparisons)
+    test = scipy.stats.ttest_rel(list(mine.values()), list(theirs.values()))
+    interval = test.confidence_interval(1 - 0.05 / comparisons)
+    found = comparison.difference("a", "b")
+    assert found
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert (f"corrected for {comparisons} comparisons" in comparison.table().caption) == (comparisons > 1)
+
+
 @given(by_seed, by_seed)
 def test_only_seeds_that_both_have_are_paired(mine: dict[int, float], theirs: dict[int, float]) -> None:
     common = mine.keys() & theirs.keys()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +15,7 @@ from certus.config.engine import FEW, PRICE, WIDER, WarmUp, fine_warm_up_for, us
 from certus.data import Dataset, Part, load
 from certus.errors import UsageError
 from certus.training import planning
-from certus.training.planning import Cost, check_length, complete, cost
+from certus.training.planning import Cost, check_length, complete, complete_seeing, cost, minutes_of, timed_within
 
 SMALL = {"data": "moons", "labels": 6, "width": 4}
 DIGITS = {"data": "digits", "labels": 20, "width": 8, "threads": 1}
@@ -60,6 +63,37 @@ def test_threads_that_were_given_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_run_has_at_least_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "cost", lambda *_: Cost(100.0, 100.0))
     assert complete(resolve(SMALL), minutes=0.01).steps == 1
+
+
+@pytest.mark.parametrize("images", [100, 5_000, 200_000])
+@pytest.mark.parametrize("warm", [-1.0, 0.0, 0.25])
+def test_the_fewest_steps_that_see_so_many_unlabelled_images(images: int, warm: float) -> None:
+    config = complete_seeing(resolve({**USUAL, "method": "mean-teacher", "warm_up": warm}), images)
+    assert warm == -1 or config.warm_up == warm
+
+    share = planning.warm_share(replace(config, warm_up=warm), load("digits"))
+
+    def seen(steps: int) -> float:
+        return steps * (1 - share(steps)) * 320
+
+    assert seen(config.steps - 1) < images <= seen(config.steps)
+
+
+def test_timing_is_not_part_of_the_minutes_but_what_a_method_builds_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "cost", lambda *_: Cost(0.1, 0.1))
+    taken, clock = iter((30.0,)), itertools.count(step=5)  # seconds of a graph, and a clock that leaps
+    monkeypatch.setattr(planning, "seconds", lambda *_: next(taken))
+    monkeypatch.setattr(planning.time, "process_time", lambda: next(clock))
+    given = {"data": "digits", "labels": 20, "width": 8, "threads": 1, "warm_up": 0.0}
+    assert timed_within(resolve({**given, "method": "mean-teacher"}), 1).steps == 600
+    config = resolve({**given, "method": "label-propagation", "labelled_batch": 1, "unlabelled_batch": 1})
+    assert timed_within(config, 1).steps == 300  # 600 steps are less than a pass over the unlabelled images
+
+
+def test_a_run_s_minutes_follow_from_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "cost", lambda *_: Cost(warm=1.0, full=2.0))
+    config = complete(resolve({**DIGITS, "method": "mean-teacher", "warm_up": 0.25, "steps": 120}))
+    assert minutes_of(config) == pytest.approx((30 * 1.0 + 90 * 2.0) / 60)
 
 
 @pytest.mark.parametrize("method", ["mean-teacher", "ft-ccl", "fixmatch"])

@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,10 +25,12 @@ from certus.experiments.paper import tables
 from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
+from certus.experiments.paper.tasks import MILLION
 from certus.experiments.pool import LOCAL
-from certus.methods.options import at_least
+from certus.methods.options import at_least, between
 from certus.report.report import write_report
 from certus.training.lock import locked
+from certus.training.planning import check_length
 from certus.training.unlabelled import answer_unlabelled
 from certus.writing import put, put_json
 
@@ -45,11 +47,19 @@ class Options:
 
     experiment: str | None = argument("[EXPERIMENT]", f"one of {', '.join(paper.EXPERIMENTS)}")
     scale: str | None = flag(
-        "full: the paper's size, for a GPU; cpu: narrower and shorter, minutes per run on one core; cpu-short and "
-        "cpu-long: the same with other lengths",
+        "full: the paper's size, for a GPU; cpu: the same minutes on one core for every run; ladder, map and record "
+        "have their own",
         None,
         "full with a GPU, else cpu",
     )
+    minutes: float | None = flag("of every run: at scale cpu of one core, for record of two", None, "cpu 3, record 180")
+    images: str | None = flag(
+        "for ladder and map: millions of unlabelled images that a run sees, several with commas",
+        None,
+        "ladder 0.2,0.6,2.5,10, map 0.2",
+    )
+    noise: str | None = flag("for ladder and map: shares of the labels to replace by random ones, such as 0.2,0.3,0.5")
+    task: str = flag("run only this task, such as svhn-1000", "")
     only: str = flag(
         "run only the cells that match TASK, TASK/ARM or */ARM; * matches anything; several with ; between them", ""
     )
@@ -71,9 +81,10 @@ def run(options: Options) -> int:
     if options.experiment is None:
         list_experiments()
         return 0
-    experiment = paper.experiment(options.experiment)
-    scale = paper.scale_named(options.scale or ("full" if torch.cuda.is_available() else "cpu"))
-    chosen = paper.chosen(experiment, scale, options.only)
+    experiment, scale = sized(options)
+    if options.task and options.only:
+        raise UsageError("Give only one of `task` and `only`.")
+    chosen = paper.chosen(experiment, scale, options.task or options.only)
     if options.list:
         for task, arm in chosen:
             print(f"{task.name}/{arm.name}")
@@ -82,11 +93,12 @@ def run(options: Options) -> int:
     for name, number in (("seeds", seeds), ("workers", options.workers)):
         if number is not None:
             at_least(1, MOST_SEEDS)(name, number)
-    out = options.out or Path("runs") / f"paper-{scale.name}"
+    out = options.out or Path("runs") / f"paper-{scale.label}"
     workers = options.workers or (1 if torch.cuda.is_available() and options.on == LOCAL else None)
     if options.publish is not None:
         published(scale, options.publish)  # refuses a folder that cannot be added to before anything is trained
-    cells = paper.cells(chosen, scale, seeds, out, options.data_dir)
+    plan = paper.Plan(out, scale.label, not options.finished, tell_timing)
+    cells = paper.cells(chosen, scale, seeds, plan, options.data_dir)
     how = "only those that are finished" if options.finished else at_a_time(options.on, workers)
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     failures: Failures = {}
@@ -95,7 +107,7 @@ def run(options: Options) -> int:
         if not results and not failures:
             raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
     else:
-        before = paper.pretraining_cells(chosen, scale, seeds, out, options.data_dir)
+        before = paper.pretraining_cells(chosen, scale, seeds, plan, options.data_dir)
         results, failures = run_in_order(before, cells, workers, options.on)
     if not results:
         return report_failures(failures)
@@ -106,7 +118,7 @@ def run(options: Options) -> int:
             except CertusError as e:
                 failures[cell.name] = e
                 del results[cell.name]
-    records = records_of(scale.name, cells, results)
+    records = records_of(scale.label, cells, results)
     show(experiment, scale, records, options.json)
     write(experiment, scale, records, [cell for cell in cells if cell.name in results], out / experiment.name)
     console.print(f"Tables, report and figures: {out / experiment.name}", soft_wrap=True)
@@ -115,6 +127,44 @@ def run(options: Options) -> int:
             publish(experiment, scale, records, options.publish, command)
         console.print(f"Published: {options.publish}", soft_wrap=True)
     return report_failures(failures)
+
+
+def sized(options: Options) -> tuple[paper.Experiment, paper.Scale]:
+    """The experiment with its tasks, and the scale with its minutes."""
+    experiment = paper.experiment(options.experiment or "")
+    if experiment.scale and options.scale:
+        raise UsageError(f"{experiment.name} has its own scale: leave `scale` out.")
+    scale = paper.scale_of(experiment, options.scale or ("full" if torch.cuda.is_available() else "cpu"))
+    if options.minutes is not None:
+        if not scale.minutes:
+            raise UsageError(f"At scale {scale.name} runs are not limited by `minutes`: leave it out.")
+        check_length(None, None, options.minutes)
+        scale = replace(scale, minutes=options.minutes)
+    if (options.images or options.noise) and not experiment.lengths:
+        raise UsageError(f"`images` and `noise` are for ladder and map, not for {experiment.name}: leave them out.")
+    if experiment.lengths:
+        millions = numbers("images", options.images, 1e-6, 1e6)
+        noises = numbers("noise", options.noise, 0, 1)
+        lengths = tuple(round(MILLION * m) for m in millions) or experiment.lengths
+        experiment = experiment.seeing(lengths, noises or (0.0,))
+    return experiment, scale
+
+
+def numbers(name: str, text: str | None, least: float, most: float) -> list[float]:
+    """Those of `0.2,0.6`, in rising order."""
+    found = set()
+    for word in filter(None, (text or "").split(",")):
+        try:
+            found.add(float(word))
+        except ValueError:
+            raise UsageError(f"`{name}` must be numbers with commas between them, but one is {word!r}.") from None
+    for number in found:
+        between(least, most)(name, number)
+    return sorted(found)
+
+
+def tell_timing(name: str) -> None:
+    console.print(f"Timing a few steps of {name}", soft_wrap=True)
 
 
 def run_in_order(
@@ -137,7 +187,16 @@ def list_experiments() -> None:
 
 
 def command(experiment: paper.Experiment, scale: paper.Scale, only: str, seeds: int) -> str:
-    return f"certus paper {experiment.name} --scale {scale.name} --only {shlex.quote(only)} --seeds {seeds}"
+    words = ["certus", "paper", experiment.name]
+    if not experiment.scale:
+        words += ["--scale", scale.name]
+    if scale.minutes:
+        words += ["--minutes", f"{scale.minutes:g}"]
+    if experiment.lengths:
+        task = paper.Task.named(only.partition("/")[0])
+        words += ["--images", task.millions]
+        words += ["--noise", f"{task.noise:g}"] if task.noise else []
+    return shlex.join([*words, "--only", only, "--seeds", f"{seeds}"])
 
 
 def show(experiment: paper.Experiment, scale: paper.Scale, records: Records, as_json: bool) -> None:

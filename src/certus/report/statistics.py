@@ -30,7 +30,8 @@ class Difference:
 
     Attributes:
         n: the number of seeds that both have
-        mean, low, high: the mean difference and Student's 95 % interval; None where n is too small
+        mean, low, high: the mean difference and Student's 95 % interval, wider for one of several comparisons; None
+            where n is too small
         p: of the paired t-test; None for fewer than two seeds and for differences that are all the same
         reduction: percent of the reference's errors that are gone; negative if there are more
     """
@@ -50,8 +51,9 @@ class Difference:
         return signed(f"{self.mean:+.2f}{interval}")
 
 
-def paired(errors: Mapping[int, float], reference: Mapping[int, float]) -> Difference:
-    """The difference over the seeds that both have."""
+def paired(errors: Mapping[int, float], reference: Mapping[int, float], comparisons: int = 1) -> Difference:
+    """The difference over the seeds that both have. The interval of one of several comparisons is wider, so that all of
+    them together hold with 95 % (Bonferroni)."""
     seeds = sorted(errors.keys() & reference.keys())
     if not seeds:
         return Difference(0)
@@ -60,7 +62,7 @@ def paired(errors: Mapping[int, float], reference: Mapping[int, float]) -> Diffe
     mean, std = mean_std([a - b for a, b in zip(mine, theirs, strict=True)])
     if std is None:
         return Difference(1, mean, reduction=reduction)
-    half = float(student_t.ppf(0.975, len(seeds) - 1)) * std / sqrt(len(seeds))
+    half = float(student_t.ppf(1 - 0.025 / comparisons, len(seeds) - 1)) * std / sqrt(len(seeds))
     return Difference(len(seeds), mean, mean - half, mean + half, paired_p(mine, theirs), reduction)
 
 
@@ -132,6 +134,8 @@ class Comparison:
         The task, and the number of validation images.
     measure : str
         `test error`; `validation error` if the data set has no test images.
+    comparisons : int
+        The number of differences whose intervals hold together.
 
     Examples
     --------
@@ -147,6 +151,7 @@ class Comparison:
     label_noise: float = 0.0
     validation: int = 0
     measure: str = "test error"
+    comparisons: int = 1
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -173,7 +178,9 @@ class Comparison:
     def difference(self, name: str, reference: str = "") -> Difference | None:
         """To the reference, or to another row; None for the reference itself."""
         reference = reference or self.reference
-        return None if name == reference else paired(self[name].errors, self[reference].errors)
+        if name == reference:
+            return None
+        return paired(self[name].errors, self[reference].errors, self.comparisons)
 
     def table(self, references: Sequence[str] = (), details: bool = False, cost: bool = False) -> TextTable:
         """Mean ± std, n, and the difference to the reference, or to each of `references`; `details` adds p and error
@@ -210,6 +217,7 @@ class Comparison:
         text += " With several teachers, the mean of their errors." * details
         if references:
             text += " Differences are paired by seed (same labels), with a 95 % confidence interval"
+            text += f", corrected for {self.comparisons} comparisons" * (self.comparisons > 1)
             text += " and the p of the paired t-test." if details else "."
             text += " Error reduction is the share of the reference's errors that are gone." * details
         if any(row.errors and row.preliminary for row in self.rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from certus.config import Config, decide, split_of, steps_per_epoch, visible_labels
@@ -28,6 +29,7 @@ from certus.data.descriptors import describe
 from certus.data.folds import error_by_folds
 from certus.data.split import Split
 from certus.errors import UsageError
+from certus.teachers import Propagation
 from certus.text import brief
 from certus.training.build import MakeNetwork, build_on
 from certus.training.embedding import trunk_of
@@ -38,13 +40,18 @@ WARM, FEWEST, MOST, ENOUGH = 1, 2, 8, 2.0  # steps that are not timed, that are 
 SAMPLE = 256  # validation images whose answers are timed
 PLANNING = 0.25  # share of the minutes that timing may take
 LOOKED = 1000  # labelled images that show how difficult they are
+LEFT = 0.1  # least share of the minutes for steps, whatever a method does beside them
 TRIED, EMBEDDING = 16, 0.8  # pictures whose embedding is timed; share of the minutes that it may take
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
 def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
     """The config with nothing left to decide, the number of steps included."""
-    return complete_on(load(config.data, config.data_dir, config.size, config.fit), config, epochs, minutes)
+    return complete_on(data_of(config), config, epochs, minutes)
+
+
+def data_of(config: Config) -> Dataset:
+    return load(config.data, config.data_dir, config.size, config.fit)
 
 
 def complete_on(
@@ -74,6 +81,52 @@ def complete_on(
     return warmed_up(replace(decided, steps=max(1, round(wanted * per_epoch))), data)
 
 
+def complete_seeing(config: Config, images: float) -> Config:
+    """The config with the fewest steps that see so many unlabelled images. Those of the warm-up see none."""
+    data = data_of(config)
+    decided = decide(config, data)
+
+    warm = warm_share(decided, data)
+
+    def seen(steps: int) -> float:
+        return steps * (1 - warm(steps)) * decided.unlabelled_batch
+
+    least, most = 1, 1
+    while seen(most) < images and most < MOST_STEPS:
+        most *= 2
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if seen(middle) >= images else (middle + 1, most)
+    return warmed_up(replace(decided, steps=least), data)
+
+
+def timed_within(config: Config, minutes: float) -> Config:
+    """The config with as many steps as fit. All minutes are for training: the timing is not part of them, but what a
+    method does beside its steps is."""
+    data = data_of(config)
+    decided, wider = decide(config, data), not config.width
+    plan = within(decided, data, minutes, False, wider, planning=0.0)
+    if each := seconds_of_a_graph(decided, data):
+        graphs = 1 + plan.steps // steps_per_epoch(plan, data)
+        left = max(minutes - graphs * each / 60, LEFT * minutes)
+        plan = within(decided, data, left, False, wider, planning=0.0)
+    return plan
+
+
+def seconds_of_a_graph(config: Config, data: Dataset) -> float:
+    """To propagate the labels once, which takes longer than many steps; 0 for methods that do not."""
+    with threads(config.threads):
+        run = build_on(data, replace(config, steps=1_000_000, warm_up=0.0), reuse_labelled=True)
+        found = [f for f in run.method.followers if isinstance(f, Propagation)]
+        return sum(seconds(partial(f.follow, run.step(run.config.steps - 1)), config.threads) for f in found)
+
+
+def minutes_of(config: Config) -> float:
+    """How long a run of these steps takes, by timing a few."""
+    each = cost(config, data_of(config))
+    return config.steps * (config.warm_up * each.warm + (1 - config.warm_up) * each.full) / 60
+
+
 def embeddable(config: Config, data: Dataset, minutes: float, choose_threads: bool) -> Config:
     """With as many unlabelled pictures as can be embedded in this time, if those are fewer than there are."""
     config, each = quick_to_embed(config, data, choose_threads)
@@ -96,9 +149,15 @@ def quick_to_embed(config: Config, data: Dataset, choose_threads: bool) -> tuple
 
 def warmed_up(config: Config, data: Dataset) -> Config:
     """With the warm-up that suits its number of steps, if that is left open."""
+    return replace(config, warm_up=warm_share(config, data)(config.steps))
+
+
+def warm_share(config: Config, data: Dataset) -> Callable[[int], float]:
+    """The share of the steps that learns from labels alone, by the number of steps."""
     if config.warm_up >= 0:
-        return config
-    return replace(config, warm_up=warm_up(config, data).share(config.steps, in_a_step(config)))
+        return lambda _: config.warm_up
+    need, batch = warm_up(config, data), in_a_step(config)
+    return lambda steps: need.share(steps, batch)
 
 
 def in_a_step(config: Config) -> int:
@@ -153,8 +212,10 @@ def within(
     choose_threads: bool,
     choose_width: bool,
     make: MakeNetwork | None = None,
+    planning: float = PLANNING,
 ) -> Config:
-    """With as many steps as fit, by timing a few on a copy that is thrown away; the timing is part of the minutes.
+    """With as many steps as fit, by timing a few on a copy that is thrown away. The timing is part of the minutes, up
+    to the share `planning` of them.
 
     `choose_threads`: also time one thread, and take it if it is quicker. That is so on a busy machine, where threads
     wait for each other at every operation. `choose_width`: where many steps fit, the network is wider, at a known
@@ -162,14 +223,12 @@ def within(
     proportion to its images, or a little less.
     """
     began, budget = time.process_time(), 60 * minutes
-    warming = warm_up(config, data) if config.warm_up < 0 else None
 
     def fitted(config: Config, cost: Cost) -> Config:
-        left = budget - min(PLANNING * budget, (time.process_time() - began) / config.threads)
-        if warming is None or config.warm_up >= 0:
-            return replace(config, steps=cost.steps(left, lambda _: config.warm_up))
-        steps = cost.steps(left, lambda steps: warming.share(steps, in_a_step(config)))
-        return replace(config, steps=steps, warm_up=warming.share(steps, in_a_step(config)))
+        left = budget - min(planning * budget, (time.process_time() - began) / config.threads)
+        warm = warm_share(config, data)
+        steps = cost.steps(left, warm)
+        return replace(config, steps=steps, warm_up=warm(steps))
 
     candidates = {1, config.threads} if choose_threads else {config.threads}
     timed = smaller_batches(config) or config
@@ -183,7 +242,7 @@ def within(
         plan = fitted(usual, found.times(price * images[0] / images[1]))
         if smaller != usual and plan.steps < FEW:
             plan = fitted(smaller, found.times(price))
-        if warming and plan.warm_up == 1 and (alone := labels_alone(plan)):
+        if config.warm_up < 0 and plan.warm_up == 1 and (alone := labels_alone(plan)):
             return fitted(alone, found.times(price * in_a_step(alone) / in_a_step(timed)))
         return plan
 

@@ -1,14 +1,17 @@
 """The paper's experiments: what is trained, at which scale, and the tables beside the paper's own."""
 
 from certus.experiments.paper.cells import cells, chosen, pretraining_cells
-from certus.experiments.paper.experiments import EXPERIMENTS, Arm, Experiment, Task, experiment
-from certus.experiments.paper.scales import SCALES, Scale, describe_scale, describe_task, scale_named
+from certus.experiments.paper.experiments import EXPERIMENTS, experiment
+from certus.experiments.paper.plan import Plan
+from certus.experiments.paper.scales import SCALES, Scale, describe_scale, describe_task, scale_named, scale_of
+from certus.experiments.paper.tasks import Arm, Experiment, Task
 
 __all__ = [
     "EXPERIMENTS",
     "SCALES",
     "Arm",
     "Experiment",
+    "Plan",
     "Scale",
     "Task",
     "cells",
@@ -18,4 +21,5 @@ __all__ = [
     "experiment",
     "pretraining_cells",
     "scale_named",
+    "scale_of",
 ]

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from certus.config import Config
 from certus.experiments.cells import Cell, cell_folder
-from certus.experiments.paper.experiments import RANDOM_WEIGHTS, Arm, Experiment, Task
+from certus.experiments.paper.experiments import RANDOM_WEIGHTS
+from certus.experiments.paper.plan import Plan, Untimed
 from certus.experiments.paper.scales import Scale
+from certus.experiments.paper.tasks import Arm, Experiment, Task
 from certus.training.run_folder import RunFolder
 
 
@@ -39,7 +42,7 @@ def start_folders(out: Path, data: str, seed: int, students: int) -> dict[int, P
 
 
 def pretraining_cells(
-    chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str
+    chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, plan: Plan, data_dir: str
 ) -> list[Cell]:
     """The RotNet runs that some arms start from."""
     found = []
@@ -49,20 +52,32 @@ def pretraining_cells(
             students[task.data] = max(arm.students, students.get(task.data, 1))
     for data, most in students.items():
         for first in range(seeds):
-            for seed, folder in start_folders(out, data, first, most).items():
+            for seed, folder in start_folders(plan.out, data, first, most).items():
                 config = scale.rotation(data, seed, data_dir)
+                config = plan.complete(
+                    f"{data}-rotnet", config, lambda: scale.cores * scale.pretraining * scale.minutes
+                )
                 found.append(Cell(f"{data}/rotation-seed{seed}", "rotation", config, RunFolder(folder)))
     return found
 
 
-def cells(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, out: Path, data_dir: str) -> list[Cell]:
-    """Every run. An arm with the same settings as an earlier one on the same task is left out."""
+def cells(chosen: Sequence[tuple[Task, Arm]], scale: Scale, seeds: int, plan: Plan, data_dir: str) -> list[Cell]:
+    """Every run. An arm with the same settings as an earlier one on the same task is left out, and without timing every
+    arm that was never trained here."""
     found: list[Cell] = []
+    given: list[tuple[Task, Config]] = []
     for seed in range(seeds):
         for task, arm in chosen:
-            folder = cell_folder(out / task.name, arm.folder, seed)
-            starts = start_folders(out, task.data, seed, arm.students).values() if arm.rotnet else ()
+            folder = cell_folder(plan.out / task.name, arm.folder, seed)
+            starts = start_folders(plan.out, task.data, seed, arm.students).values() if arm.rotnet else ()
             config = scale.config(task, arm, seed, data_dir, ",".join(map(str, starts)))
-            if all(config != other.config for other in found):
-                found.append(Cell(f"{task.name}/{folder.path.name}", arm.name, config, folder))
+            if (task, config) in given:
+                continue
+            given.append((task, config))
+            try:
+                name = f"{task.name}/{arm.name}"
+                config = plan.complete(name, config, lambda t=task, a=arm: scale.minutes_of(t, a, data_dir))  # type: ignore[misc]
+            except Untimed:
+                continue
+            found.append(Cell(f"{task.name}/{folder.path.name}", arm.name, config, folder))
     return found

@@ -2,90 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any
 
-from certus.errors import UsageError, unknown
-from certus.experiments.paper.printed import ARMS, TABLE1, PrintedError
-
-
-@dataclass(frozen=True)
-class Task:
-    """A data set, a number of labels, and the share of labels that are replaced by random ones."""
-
-    data: str
-    labels: int
-    noise: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return f"{self.data}-{self.labels}" + f"-noise{100 * self.noise:g}" * (self.noise > 0)
-
-    @property
-    def clean(self) -> Task:
-        """The same without random labels."""
-        return Task(self.data, self.labels)
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A method, with those of its options that the experiment is about."""
-
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    variant: str = ""  # how it differs from the method with its defaults
-    rotnet: bool = False  # starts from a trunk that was pretrained to predict rotations
-    same_minutes: bool = False  # trains as long as Mean Teacher; the scale has the number of steps
-
-    @property
-    def name(self) -> str:
-        return ", ".join(filter(None, (self.method, self.variant, "from RotNet" * self.rotnet)))
-
-    @property
-    def students(self) -> int:
-        """How many networks the circle has."""
-        return self.options.get("teachers", 1)
-
-    @property
-    def folder(self) -> str:
-        return self.name.replace(", ", "-").replace(" ", "-")
-
-    def printed(self, task: Task) -> PrintedError | None:
-        """Its error in the paper's table."""
-        name = self.name.removesuffix(", from RotNet")
-        return None if task.noise else TABLE1.get((task.data, task.labels), {}).get(name)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    name: str
-    summary: str
-    arms: tuple[Arm, ...]
-    tasks: tuple[Task, ...]
-    references: tuple[str, ...]  # the arms that the others are compared with
-    about: Literal["errors", "uncertainty", "selection"] = "errors"  # which table comes first
-    panels: tuple[str, ...] = ("errors", "learning")  # of its published figure; the names are in figures.py
-
-    def cells(self, only: str = "") -> list[tuple[Task, Arm]]:
-        """Every task with every arm, or those whose TASK/ARM fits one of the patterns."""
-        found = [(task, arm) for task in self.tasks for arm in self.arms]
-        patterns = [p.strip() for p in only.split(";") if p.strip()]
-        fitting = {p: [c for c in found if fits(p, *c)] for p in patterns}
-        for pattern, cells in fitting.items():
-            if not cells:
-                raise UsageError(f"No run of {self.name} fits `only` {pattern!r}: use `list` to see the names of all.")
-        return [c for c in found if not patterns or any(c in cells for cells in fitting.values())]
-
-
-def fits(pattern: str, task: Task, arm: Arm) -> bool:
-    """TASK, TASK/ARM or */ARM, where * and ? fit anything."""
-    wanted_task, _, wanted_arm = pattern.partition("/")
-    return fnmatchcase(task.name, wanted_task) and any(
-        fnmatchcase(name, wanted_arm or "*") for name in (arm.name, arm.folder)
-    )
-
+from certus.errors import unknown
+from certus.experiments.paper.printed import ARMS, TABLE1
+from certus.experiments.paper.tasks import MILLION, Arm, Experiment, Task
 
 EVERY_TARGET = {"hard": False, "probabilistic": False, "temper": False}  # FT-CCL without its parts: Mean Teacher
 
@@ -100,7 +21,6 @@ def ccl(variant: str = "", **options: Any) -> Arm:
 SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT = map(
     Arm, ("supervised", "mean-teacher", "filtering-ccl", "temperature-ccl", "ft-ccl")
 )
-SAME_MINUTES = Arm("supervised", variant="same minutes", same_minutes=True)  # more time instead of more images
 VAT = Arm("vat", {"ent": True}, "with entropy")  # the paper's VAT+Ent
 TEACHERS = {n: ccl(f"{n} teachers", teachers=n) for n in (2, 3, 4)}
 PAPER_CERTAINTY = ccl("the paper's certainty", certainty="paper")  # at each scale one of these two is plain ft-ccl
@@ -108,7 +28,8 @@ QUICK_CERTAINTY = ccl("quick certainty", certainty="quick")
 RANDOM = ccl("random ranks", metric="random")
 CONFIDENCE = ccl("confidence ranks", metric="confidence")
 REVERSED = ccl("reversed ranks", metric="reversed")  # are the uncertain targets the informative ones?
-STRONG = ccl("strong views", student_view="strong")
+STRONG = ccl("strong views", student_view="strong")  # at each scale one of these two is plain ft-ccl
+WEAK = ccl("weak views", student_view="weak")
 STRONG_CONTROLS = (  # does certainty contribute to the gain of strong views? The last is Mean Teacher with them
     ccl("strong views, random ranks", student_view="strong", metric="random"),
     ccl("strong views, confidence ranks", student_view="strong", metric="confidence"),
@@ -125,7 +46,6 @@ ROWS = (
     *(VAT if name == VAT.name else Arm(name) for name in ARMS if "teachers" not in name),
     TEACHERS[2],
     TEACHERS[3],
-    SAME_MINUTES,
     RANDOM,
     CONFIDENCE,
     REVERSED,
@@ -136,6 +56,7 @@ ROWS = (
     Arm("entropy-minimisation"),
     Arm("fixmatch"),
     STRONG,
+    WEAK,
     *STARTS,
 )
 
@@ -159,6 +80,35 @@ ABLATION = (
     *TEACHERS.values(),
 )
 
+# As printed, on the engine's network: weak views, squared error, the paper's λ, ramp, average, filters and temperature.
+PRINTED = {
+    "student_view": "weak",
+    "distance": "mse",
+    "sharpen": 1.0,
+    "weight": 10.0,
+    "ramp": 80.0,
+    "horizon": 0.0,
+    "decay": 0.99,
+    "warm_up": 0.0,
+}
+PRINTED_TEACHER = Arm("mean-teacher", PRINTED, "as printed")
+RANKS: dict[str, dict[str, Any]] = {
+    "PV": {"certainty": "paper"},
+    **{name: {"metric": name.lower()} for name in ("PE", "confidence", "random", "reversed")},
+}
+
+
+def ranked(variant: str, own: str, **options: Any) -> tuple[Arm, ...]:
+    """FT-CCL with each kind of ranks; the one with its `own` kind has the plain name."""
+    names = {kind: ", ".join(filter(None, (variant, f"{kind} ranks" * (kind != own)))) for kind in RANKS}
+    return tuple(
+        Arm("ft-ccl", {**options, **RANKS[kind]}, names[kind]) for kind in sorted(RANKS, key=lambda kind: kind != own)
+    )
+
+
+PRINTED_CCL = ranked("as printed", "PV", **PRINTED, rho=0.4, heat=4.0)
+STRONG_CCL = ranked("", "PE")  # the engine's: strong views, cross-entropy
+
 THOUSAND = (Task("cifar10", 1000), Task("svhn", 1000))  # the paper's analyses use only the first
 
 EXPERIMENTS = {
@@ -169,7 +119,7 @@ EXPERIMENTS = {
             "test errors of every method on CIFAR-10, CIFAR-100 and SVHN, beside the paper's",
             ROWS,
             tuple(Task(*task) for task in TABLE1),
-            ("supervised", "supervised, same minutes", "mean-teacher"),
+            ("supervised", "mean-teacher"),
         ),
         Experiment(
             "uncertainty",
@@ -192,9 +142,9 @@ EXPERIMENTS = {
         Experiment(
             "noise",
             "4,000 labels of which 20, 30 or 50 % are replaced by random ones",
-            (SUPERVISED, SAME_MINUTES, MEAN_TEACHER, FILTERING, TEMPERATURE, FT),
+            (SUPERVISED, MEAN_TEACHER, FILTERING, TEMPERATURE, FT),
             tuple(Task("cifar10", 4000, noise) for noise in (0.2, 0.3, 0.5)),
-            ("supervised", "supervised, same minutes", "mean-teacher"),
+            ("supervised", "mean-teacher"),
         ),
         Experiment(
             "ablation",
@@ -206,11 +156,39 @@ EXPERIMENTS = {
         Experiment(
             "views",
             "ours: the student sees strongly augmented images; does certainty help then?",
-            (SUPERVISED, SAME_MINUTES, MEAN_TEACHER, FT, Arm("fixmatch"), STRONG, *STRONG_CONTROLS),
+            (SUPERVISED, MEAN_TEACHER, FT, Arm("fixmatch"), WEAK, STRONG, *STRONG_CONTROLS),
             THOUSAND,
-            ("ft-ccl, strong views", "supervised", "supervised, same minutes"),
+            ("ft-ccl", "ft-ccl, strong views", "supervised"),
             about="selection",
             panels=("errors", "targets"),
+        ),
+        Experiment(
+            "ladder",
+            "ours: test errors against the unlabelled images that are seen; where does the gap open?",
+            (SUPERVISED, PRINTED_TEACHER, MEAN_TEACHER, PRINTED_CCL[0], FT),
+            (Task("cifar10", 4000), Task("cifar10", 1000), Task("svhn", 1000)),
+            ("supervised", "mean-teacher"),
+            panels=("ladder",),
+            scale="images",
+        ).seeing((0.2 * MILLION, 0.6 * MILLION, 2.5 * MILLION, 10 * MILLION)),
+        Experiment(
+            "map",
+            "ours: the gain of certainty over random ranks against the share of right targets",
+            (SUPERVISED, PRINTED_TEACHER, MEAN_TEACHER, *PRINTED_CCL, *STRONG_CCL, Arm("fixmatch")),
+            tuple(Task(data, labels) for data in ("svhn", "cifar10") for labels in (40, 100, 250, 1000, 4000)),
+            ("mean-teacher", "ft-ccl, random ranks", "ft-ccl, as printed, random ranks"),
+            about="selection",
+            panels=("map",),
+            scale="images",
+        ).seeing((0.2 * MILLION,)),
+        Experiment(
+            "record",
+            "ours: the lowest error within three hours of two cores, beside the paper's",
+            (Arm("mean-teacher", variant="record", beside="ft-ccl, 3 teachers"),),
+            (Task("cifar10", 4000), Task("svhn", 1000), Task("cifar10", 1000)),
+            (),
+            panels=("record",),
+            scale="record",
         ),
     )
 }

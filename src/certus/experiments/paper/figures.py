@@ -1,4 +1,5 @@
-"""The published figure of an experiment, drawn from records: a column for each task, a row for each kind of panel."""
+"""The published figure of an experiment, drawn from records: a column for each task and a row for each kind of panel,
+or one of `overviews`."""
 
 from __future__ import annotations
 
@@ -11,45 +12,51 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from certus.experiments.paper.experiments import Arm, Experiment, Task
+from certus.experiments.paper.overviews import OVERVIEWS, Tasks, title_of
 from certus.experiments.paper.records import Records, Row
 from certus.experiments.paper.scales import Scale
 from certus.experiments.paper.tables import comparison_of, tasks_of
+from certus.experiments.paper.tasks import Arm, Experiment, Task
 from certus.report.answers import draw_ranking, metric_text
 from certus.report.curves import scale_errors
 from certus.report.figure import STYLE, by_epoch, line, look, put_picture
 from certus.report.text_table import spread_text
 
-TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
-
 
 def draw_experiment(experiment: Experiment, scale: Scale, records: Records, path: Path) -> None:
     """Write the figure as PNG."""
     tasks = tasks_of(experiment, scale, records)
-    names = list(dict.fromkeys(arm.name for arms in tasks.values() for arm in arms))
-    looks = {name: look(i) for i, name in enumerate(names)}
-    heights = [0.6 + 0.3 * len(names) if panel == "errors" else 2.8 for panel in experiment.panels]
     with rc_context(STYLE):
-        figure = Figure(figsize=(1.6 + 4.6 * len(tasks), sum(heights) + 0.9), layout="constrained")
-        grid = figure.subplots(len(heights), len(tasks), squeeze=False, height_ratios=heights)
-        for row, panel in enumerate(experiment.panels):
-            for axes, (task, arms) in zip(grid[row], tasks.items(), strict=True):
-                PANELS[panel](axes, task, arms, records, looks)
-                if row == 0:
-                    axes.set_title(title_of(task), fontsize=12)
-        drawn = {
-            label: handle
-            for axes in figure.axes
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
-        if drawn:
-            figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=min(4, len(drawn)))
+        figure = Figure(layout="constrained")
+        if experiment.panels[0] in OVERVIEWS:
+            OVERVIEWS[experiment.panels[0]](figure, tasks, records, scale)
+        else:
+            draw_by_task(figure, experiment.panels, tasks, records)
+        put_legend(figure)
         put_picture(path, figure)
 
 
-def title_of(task: Task) -> str:
-    noise = f", {100 * task.noise:g} % of them random" * (task.noise > 0)
-    return f"{TITLES.get(task.data, task.data)}, {task.labels:,} labels{noise}"
+def draw_by_task(figure: Figure, panels: Sequence[str], tasks: Tasks, records: Records) -> None:
+    names = list(dict.fromkeys(arm.name for arms in tasks.values() for arm in arms))
+    looks = {name: look(i) for i, name in enumerate(names)}
+    heights = [0.6 + 0.3 * len(names) if panel == "errors" else 2.8 for panel in panels]
+    figure.set_size_inches(1.6 + 4.6 * len(tasks), sum(heights) + 0.9)
+    grid = figure.subplots(len(heights), len(tasks), squeeze=False, height_ratios=heights)
+    for row, panel in enumerate(panels):
+        for axes, (task, arms) in zip(grid[row], tasks.items(), strict=True):
+            PANELS[panel](axes, task, arms, records, looks)
+            if row == 0:
+                axes.set_title(title_of(task), fontsize=12)
+
+
+def put_legend(figure: Figure) -> None:
+    """One for all panels, below them."""
+    drawn = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if drawn:
+        columns = min(4, len(drawn), int(figure.get_figwidth() // 3))
+        figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=columns)
 
 
 Looks = Mapping[str, dict[str, Any]]

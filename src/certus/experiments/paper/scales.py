@@ -9,9 +9,10 @@ from typing import Any
 from certus.config import Config, resolve
 from certus.core.schedules import EPOCHS
 from certus.errors import unknown
-from certus.experiments.paper.experiments import Arm, Task
+from certus.experiments.paper.experiments import MEAN_TEACHER
+from certus.experiments.paper.tasks import Arm, Experiment, Task
 from certus.methods import recipe
-from certus.training.planning import complete
+from certus.training.planning import complete, complete_seeing, minutes_of
 
 
 @dataclass(frozen=True)
@@ -19,20 +20,31 @@ class Scale:
     name: str
     seeds: int
     settings: Mapping[str, Any]  # of every run
-    epochs: float = 0.0  # of a method whose clock has 300, others in proportion; 0: by `settings` or `steps_of`
-    steps_of: Mapping[int, int] = field(default_factory=dict)  # by the number of labels: more labels need more steps
-    by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by DATA-LABELS, or DATA-LABELS/METHOD
-    same_minutes: float = 1.0  # steps of supervised learning in the time of one step of Mean Teacher
+    epochs: float = 0.0  # of a method whose clock has 300, others in proportion
+    minutes: float = 0.0  # of every run, RotNet included; 0: by `epochs`, by the task's images or by `settings`
+    cores: float = 1.0  # processor minutes in a minute: two threads make a step 1.64 times as quick as one
+    by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by DATA-LABELS/METHOD
     by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings and options
     rotnet: bool = False  # CCL starts from RotNet in table 1, as in the paper
-    pretraining: float = 0.0  # epochs of RotNet
+    pretraining: float = 0.0  # epochs of RotNet; where runs have minutes, its share of them
+
+    @property
+    def label(self) -> str:
+        """Its name and its minutes: runs of different lengths are never mixed."""
+        return f"{self.name}-{self.minutes:g}min" if self.minutes else self.name
 
     def config(self, task: Task, arm: Arm, seed: int, data_dir: str = "", init: str = "") -> Config:
-        """The settings of one run. Later ones win: the data set's preset, the method's, the scale's, the arm's."""
+        """The settings of one run. Later ones win: the data set's preset, the method's, the scale's, the arm's.
+
+        Without steps where these must be timed.
+        """
         known = recipe(arm.method).defaults()
-        length = {"steps": self.steps_of[task.labels]} if self.steps_of else {}
-        of_task, of_both = (self.by_task.get(f"{task.clean.name}{of}", {}) for of in ("", f"/{arm.method}"))
-        chosen = {**self.settings, **length, **of_task, **self.by_method.get(arm.method, {}), **of_both}
+        chosen = {
+            **self.settings,
+            **self.by_method.get(arm.method, {}),
+            **self.by_task.get(f"{task.plain.name}/{arm.method}", {}),
+            **arm.options,
+        }
         config = resolve(
             {
                 **{name: value for name, value in chosen.items() if name not in known},
@@ -44,23 +56,27 @@ class Scale:
                 "data_dir": data_dir,
                 "init": init,
                 "threads": 1,
-                "options": {n: v for n, v in chosen.items() if n in known} | dict(arm.options),
+                "options": {n: v for n, v in chosen.items() if n in known},
             }
         )
-        config = self.sized(config, self.epochs * config.clock / EPOCHS)
-        return replace(config, steps=round(self.same_minutes * config.steps)) if arm.same_minutes else config
+        if task.images and arm.method != "supervised":
+            return complete_seeing(config, task.images)
+        return config if self.minutes or task.images else complete(config, self.epochs * config.clock / EPOCHS)
+
+    def minutes_of(self, task: Task, arm: Arm, data_dir: str) -> float:
+        """Processor minutes of a run that must be timed. On a task that counts images, supervised learning, which sees
+        none of them, has Mean Teacher's minutes."""
+        if task.images:
+            return minutes_of(self.config(task, MEAN_TEACHER, 0, data_dir))
+        return self.cores * self.minutes * (1 - self.pretraining * arm.students * arm.rotnet)
 
     def rotation(self, data: str, seed: int, data_dir: str = "") -> Config:
-        """The settings of a RotNet run, which uses no labels."""
-        given = {name: value for name, value in self.settings.items() if name != "steps"}
+        """The settings of a RotNet run, which uses no labels; without steps where these must be timed."""
         config = resolve(
-            {**given, "data": data, "method": "rotation", "validation": 0, "seed": seed, "data_dir": data_dir}
+            {**self.settings, "data": data, "method": "rotation", "validation": 0, "seed": seed, "data_dir": data_dir}
         )
-        return self.sized(replace(config, threads=1), self.pretraining)
-
-    def sized(self, config: Config, epochs: float) -> Config:
-        """With every `auto` decided, and the number of steps."""
-        return complete(config, epochs)
+        config = replace(config, threads=1, steps=0)
+        return config if self.minutes else complete(config, self.pretraining)
 
 
 CCL = ("filtering-ccl", "temperature-ccl", "ft-ccl")
@@ -80,48 +96,27 @@ FULL = Scale(
     pretraining=100,
 )
 
-# Methods of the Mean Teacher kind, which have λ = 6: the best of 2, 6 and 15 on validation labels (docs/paper.md)
-CONSISTENT = (
-    *("pi", "temporal-ensembling", "mean-teacher", "pi-sntg", "temporal-ensembling-sntg", "mean-teacher-sntg"),
-    *("mean-teacher-label-propagation", "mean-teacher-fastswa"),
-    *CCL,
-)
-
+# The engine (config/engine.py): the network, the optimiser and each method's settings. One width for all methods.
 CPU = Scale(
     "cpu",
     seeds=3,
-    settings={
-        "network": "cnn13",
-        "width": 16,
-        "dropout": 0.1,
-        "labelled_batch": 32,
-        "unlabelled_batch": 32,
-        "unlabelled": 10_000,
-    },
-    steps_of={1000: 2000, 2000: 4000, 4000: 6000, 10_000: 8000},  # chosen as docs/paper.md describes
-    by_task={task: {"steps": 5000, "weight_decay": 2e-3} for task in ("svhn-1000", "cifar10-1000")},  # docs/paper.md
-    same_minutes=2.5,  # measured: half of the images, and no teacher
-    by_method={
-        **{method: {"weight": 6.0} for method in CONSISTENT},
-        "fixmatch": {"decay": 0.99, "learning_rate": 0.1},  # its 0.999 and 0.03 are for a million steps
-    },
-    pretraining=6.4,  # 2,000 steps too
+    settings={"network": "sprint", "width": 128},
+    minutes=3.0,
+    by_method={"fixmatch": {"labelled_batch": 24, "unlabelled_batch": 168}},  # Sohn et al. 2020: 1 to 7
+    pretraining=0.25,
 )
-
-# Two more lengths: does a finding still hold if every method trains four times as long?
-CPU_SHORT = replace(CPU, name="cpu-short", by_task={})
-CPU_LONG = replace(
-    CPU_SHORT,
-    name="cpu-long",
-    steps_of={labels: 4 * steps for labels, steps in CPU_SHORT.steps_of.items()},
-    by_task={  # the task on which supervised learning still improves at scale `cpu`
-        "cifar10-1000": {"weight_decay": 2e-3},
-        "cifar10-1000/mean-teacher": {"weight": 2.0},
-    },
-    pretraining=4 * CPU_SHORT.pretraining,
+# Of `ladder` and `map`: the task says how many unlabelled images are seen, in batches of one size.
+IMAGES = Scale(
+    "images",
+    seeds=3,
+    settings=CPU.settings,
+    by_method={"fixmatch": {"labelled_batch": 48, "unlabelled_batch": 336}},  # as many as the others, 1 to 7
 )
+# Of `record`: a minute is one of two cores, as in benchmarks/minutes.py. Fixed before the first run.
+RECORD = Scale("record", seeds=1, settings={"network": "sprint", "width": 192}, minutes=180.0, cores=1.64)
 
-SCALES = {scale.name: scale for scale in (FULL, CPU, CPU_SHORT, CPU_LONG)}
+SCALES = {scale.name: scale for scale in (FULL, CPU)}
+OWN = {scale.name: scale for scale in (IMAGES, RECORD)}  # of one experiment or two, which have no other
 
 
 def scale_named(name: str) -> Scale:
@@ -130,43 +125,57 @@ def scale_named(name: str) -> Scale:
     return SCALES[name]
 
 
+def scale_of(experiment: Experiment, name: str) -> Scale:
+    """The experiment's own scale, or the one with this name."""
+    return OWN[experiment.scale] if experiment.scale else scale_named(name)
+
+
+VALIDATION = (
+    "Labelled images are kept for validation and are not trained on. Nothing is chosen by them during a run. The "
+    "test images are read once, at its end."
+)
+ENGINE = (
+    "network sprint of width {width} with Muon instead of a 13-layer CNN of width 128 with SGD, and the settings of "
+    "certus for short runs (docs/paper.md), chosen on validation labels. All unlabelled images take part. Every "
+    "network starts from random weights, unless its name says RotNet. Certainty is PE of a tree of 4 draws instead of "
+    "PV of 10, unless the arm says otherwise. Compare the rows with each other, not with the paper's column."
+)
+
+
 def describe_scale(scale: Scale, config: Config) -> str:
     """How runs at this scale differ from the paper's on every task; `config` is one of them."""
-    validation = (
-        "Labelled images are kept for validation and are not trained on. Nothing is chosen by them during a run. The "
-        "test images are read once, at its end."
-    )
     if scale.name == "full":
         return (
             "Scale full, as in the paper: 13-layer CNN of width 128, 300 epochs (MT+FSWA: its authors' 1,200, and 780 "
             "on CIFAR-100), batches of 128 labelled and 384 unlabelled images, PV of 10 draws as certainty. In table 1 "
             f"CCL starts from RotNet, which is trained for {scale.pretraining:g} epochs (the paper does not say how "
             "long), each student of a circle from its own. Unlike in the paper, the rivals are trained here too, with "
-            f"their authors' constants. {validation}"
+            f"their authors' constants. {VALIDATION}"
         )
-    return (
-        f"Scale {scale.name}, smaller than the paper's: width {config.width} instead of 128 (about "
-        f"1/{(128 // config.width) ** 2} of the multiplications), batches of {config.labelled_batch} labelled + "
-        f"{config.unlabelled_batch} unlabelled images instead of 128 + 384, {config.unlabelled:,} unlabelled images "
-        "instead of all, fewer steps (see each task) instead of 25,000 to 40,000. Every network starts from random "
-        "weights, unless its name says RotNet. Certainty is PE of a tree of 4 draws instead of PV of 10. λ, its ramp, "
-        f"learning rate and dropout were chosen on validation labels with 1,000 labels and {CPU.steps_of[1000]:,} "
-        f"steps. Compare the rows with each other, not with the paper's column. {validation}"
-    )
+    if scale.name == "images":
+        length = (
+            "The semi-supervised methods see as many unlabelled images as the task says, after a warm-up on labels "
+            "alone (but for those as printed). Supervised learning has Mean Teacher's processor time"
+        )
+    elif scale.cores != 1:
+        length = (
+            f"Scale {scale.label}: every run has the work that two cores do in {scale.minutes:g} minutes "
+            f"({scale.cores * scale.minutes:.0f} minutes of one)"
+        )
+    else:
+        length = (
+            f"Scale {scale.label}: every run has {scale.minutes:g} minutes of one core. Its steps were timed "
+            "beforehand, by processor time; all seeds have the same number. A start from RotNet is part of the "
+            f"minutes: {100 * scale.pretraining:g} % of them for each network"
+        )
+    return f"{length}. Smaller than the paper's: {ENGINE.format(width=config.width)} {VALIDATION}"
 
 
 def describe_task(scale: Scale, configs: Sequence[Config], seeds: Collection[int]) -> str:
     """The settings of one task's runs; `seeds` are the numbers of seeds of its arms."""
-    one = configs[0]
-    usual, longest = min(c.steps for c in configs), max(c.steps for c in configs)
-    length = f"{scale.epochs:g} epochs" if scale.epochs else f"{usual:,} steps"
-    if longest > usual and not scale.epochs:
-        length += f" (supervised learning for the same minutes: {longest:,})"
-    task = Task(one.data, one.labels).name
-    own = scale.by_task.get(task, {}).get("weight_decay")
-    decay = f", weight decay {own:g} instead of {Config.weight_decay:g}" if own else ""
-    chosen = {m: scale.by_task.get(f"{task}/{m}", {}).get("weight") for m in dict.fromkeys(c.method for c in configs)}
-    weights = "".join(f", λ = {weight:g} for {method}" for method, weight in chosen.items() if weight)
+    fewest, longest = min(c.steps for c in configs), max(c.steps for c in configs)
+    steps = f"{f'{fewest:,} to ' * (fewest < longest)}{longest:,} steps"
+    length = f"{scale.epochs:g} epochs" if scale.epochs else steps
     least, most = min(seeds), max(seeds)
     number = f"{f'{least} to ' * (least < most)}{most} seed{'s' * (most > 1)}{' instead of 5' * (least < 5)}"
-    return f"{length}{decay}{weights}, {one.validation:,} images kept for validation, {number}."
+    return f"{length}, {configs[0].validation:,} images kept for validation, {number}."

@@ -12,9 +12,9 @@ from textwrap import fill
 from typing import Any
 
 from certus.experiments.paper.cells import chosen
-from certus.experiments.paper.experiments import Arm, Experiment, Task
 from certus.experiments.paper.records import Records, config_of
 from certus.experiments.paper.scales import Scale, describe_scale, describe_task
+from certus.experiments.paper.tasks import Arm, Experiment, Task
 from certus.report.answers import metric_text
 from certus.report.statistics import Comparison, n_text
 from certus.report.statistics import Row as ComparisonRow
@@ -30,7 +30,7 @@ def tasks_of(experiment: Experiment, scale: Scale, records: Records) -> dict[Tas
     """The tasks and arms of an experiment that have runs, in the experiment's order."""
     trained = {(row["task"], row["arm"]) for row in records.runs}
     found: dict[Task, list[Arm]] = {}
-    for task, arm in chosen(experiment, scale):
+    for task, arm in chosen(experiment.covering(Task.named(row["task"]) for row in records.runs), scale):
         if (task.name, arm.name) in trained:
             found.setdefault(task, []).append(arm)
     return found
@@ -55,7 +55,7 @@ def summarise(experiment: Experiment, scale: Scale, records: Records, command: C
         tasks[task.name] = summary
     return {
         "experiment": experiment.name,
-        "scale": scale.name,
+        "scale": scale.label,
         "description": scale_description(experiment, scale, records),
         "tasks": tasks,
     }
@@ -77,14 +77,14 @@ def selection_of(
     experiment: Experiment, scale: Scale, task: Task, arms: Sequence[Arm], records: Records
 ) -> tuple[str, int]:
     """The pattern that fits exactly these arms of the task, and the number of their seeds."""
-    everything = [arm.name for t, arm in chosen(experiment, scale) if t == task]
+    everything = [arm.name for t, arm in chosen(experiment.covering([task]), scale) if t == task]
     names = [arm.name for arm in arms]
     only = task.name if names == everything else "; ".join(f"{task.name}/{name}" for name in names)
     return only, max(len(records.select("runs", task.name, name)) for name in names)
 
 
-def comparison_of(task: Task, arms: Sequence[Arm], records: Records) -> Comparison:
-    """The test errors of these arms."""
+def comparison_of(task: Task, arms: Sequence[Arm], records: Records, references: Sequence[str] = ()) -> Comparison:
+    """The test errors of these arms; intervals are corrected for the number of differences to the references."""
     rows = []
     for arm in arms:
         runs = records.select("runs", task.name, arm.name)
@@ -97,12 +97,15 @@ def comparison_of(task: Task, arms: Sequence[Arm], records: Records) -> Comparis
                 seconds=fmean(row["seconds"] for row in runs),
             )
         )
-    return Comparison(tuple(rows), task.data, task.labels, task.noise)
+    names = [arm.name for arm in arms]
+    pairs = {frozenset((name, reference)) for name in names for reference in references if reference in names}
+    comparisons = sum(len(pair) == 2 for pair in pairs)
+    return Comparison(tuple(rows), task.data, task.labels, task.noise, comparisons=max(1, comparisons))
 
 
 def arms_summary(experiment: Experiment, task: Task, arms: Sequence[Arm], records: Records) -> dict[str, Any]:
     """Each arm's test errors, its paired differences to the experiment's references, and its error in the paper."""
-    comparison = comparison_of(task, arms, records)
+    comparison = comparison_of(task, arms, records, experiment.references)
     known = {arm.name for arm in arms}
     found = {}
     for arm in arms:
@@ -118,7 +121,7 @@ def arms_summary(experiment: Experiment, task: Task, arms: Sequence[Arm], record
 
 def errors_table(experiment: Experiment, task: Task, arms: Sequence[Arm], records: Records) -> TextTable:
     """With the paper's errors in the last column."""
-    table = comparison_of(task, arms, records).table(experiment.references)
+    table = comparison_of(task, arms, records, experiment.references).table(experiment.references)
     printed = [arm.printed(task) for arm in arms]
     rows = [(*row, spread_text(*p) if p else "–") for row, p in zip(table.rows, printed, strict=True)]
     return TextTable((*table.heads, "the paper's"), tuple(rows), "test errors", table.caption)
