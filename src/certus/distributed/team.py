@@ -249,16 +249,17 @@ class Processes:
         return [json.loads(bytes(part.numpy().data)) for part in gathered_vectors(data, lengths)]
 
     def same(self, tensors: Mapping[str, Tensor]) -> None:
-        for tensor in tensors.values():
-            spread(tensor)
+        for name in sorted(tensors):
+            spread(tensors[name])
 
     def check_equal(self, tensors: Mapping[str, Tensor], when: str) -> None:
-        sums = gathered(torch.stack([bit_sum(t) for t in tensors.values()]))  # (n, tensors)
+        names = sorted(tensors)  # a checkpoint that was read has another order in every process
+        sums = gathered(torch.stack([bit_sum(tensors[name]) for name in names]))  # (n, tensors)
         unlike = (sums != sums[0]).nonzero()
         if len(unlike):
             rank, i = unlike[0].tolist()
             raise CertusError(
-                f"The processes no longer have the same weights {when}: `{list(tensors)[i]}` of process {rank} is not "
+                f"The processes no longer have the same weights {when}: `{names[i]}` of process {rank} is not "
                 "that of process 0. The checkpoint before it is kept: use machines of one kind."
             )
 
