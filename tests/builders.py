@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from certus.config import Config
 from certus.core.schedules import Clock
 from certus.core.step import Batch, Step
-from certus.methods import METHODS
+from certus.methods import recipe
 from certus.networks import NETWORKS
 from certus.networks.cnn13 import CNN13
 from certus.networks.mlp import MLP
@@ -51,7 +51,7 @@ def narrow(name: str, width: int) -> int:
 def plain_config(method: str, options: Mapping[str, Any] | None = None, **settings: Any) -> Config:
     """A complete config with the method's default options and no presets, on moons unless `data` says otherwise."""
     given = {"data": "moons", "validation": 0, "threads": 1, **settings}
-    chosen = METHODS[method].defaults() | dict(options or {})
+    chosen = recipe(method).defaults() | dict(options or {})
     return complete(Config(**SETTINGS[given["data"]] | given | {"method": method, "options": chosen}))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import certus
 
 ROOT = Path(certus.__file__).parent
-ORDER = """errors text writing randomness data networks views certainty core teachers methods optimisers config training
-model onnx export features classifier report review serving experiments api cli __main__""".split()
+ORDER = """errors text writing randomness data networks distributed views certainty core teachers methods optimisers
+config training model onnx export features classifier report review serving experiments api cli __main__""".split()
 
 
 def position(module: str) -> int:

@@ -14,6 +14,7 @@ import torch
 from certus.certainty.calibration import Calibration, Level, fit, least_bound
 from certus.config import resolve
 from certus.data import load as load_data
+from certus.distributed.launch import joined
 from certus.errors import CertusError, UsageError, unknown
 from certus.experiments.compare import comparison_cells, run_cells, write_comparison
 from certus.model import Model, load
@@ -24,9 +25,10 @@ from certus.training.card import write_card
 from certus.training.continuing import inherited
 from certus.training.loop import Tick, ignore
 from certus.training.loop import train as train_run
-from certus.training.planning import check_length, complete
+from certus.training.planning import check_length, complete, told_config
 from certus.training.race import race, wanted
 from certus.training.run_folder import RunFolder
+from certus.training.shared_folder import opened_by
 from certus.training.threads import threads
 
 notices = logging.getLogger("certus")
@@ -100,11 +102,10 @@ def train(
         if extra:
             names = ", ".join(f"`{name}`" for name in extra)
             raise UsageError(f"`resume` continues a run as it was started: leave out {names}.")
-        folder = RunFolder(Path(resume))
-        with folder.held():
-            config = folder.load_config()
-            if not folder.finished():
-                train_run(build(config, folder), folder, listen)
+        with joined() as team, opened_by(team, RunFolder(Path(resume)).held()) as folder:
+            config = told_config(team, folder.load_config)
+            if not team.told(lambda: "finished" * folder.finished()):
+                train_run(build(config, folder, team), folder, listen)
             return load(folder.path)
     check_length(steps, epochs, minutes)
     chosen["options"] = dict(options or {})
@@ -122,10 +123,11 @@ def train(
             notices.info(remark)
         config = resolve({**chosen, **found.settings})
         minutes = found.left(minutes)
-    config = complete(config, epochs, minutes)
-    with RunFolder.new(out, config) as folder:
-        train_run(build(config), folder, listen)
-        return load(folder.path)
+    with joined() as team:
+        config = complete(config, epochs, minutes, team)
+        with opened_by(team, RunFolder.new(out, config)) as folder:
+            train_run(build(config, team=team), folder, listen)
+            return load(folder.path)
 
 
 def compare(

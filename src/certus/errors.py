@@ -29,6 +29,14 @@ class Interrupted(CertusError):
     exit_code = 130
 
 
+class Told(CertusError):
+    """An error that another process of the same run prints."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("")
+        self.exit_code = exit_code
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """`There is no method 'ft-cll'. Did you mean 'ft-ccl'? Known: …`"""
     names = sorted(known)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from certus.certainty.calibration import Calibration, tempered
 from certus.certainty.metrics import best, rank, unconfidence, witnessed_entropy
 from certus.data.arrays import Pixels
+from certus.distributed.team import ALONE, Team
 from certus.errors import CertusError, UsageError
 from certus.networks.foreign import Blueprint
 from certus.networks.modes import has_dropout
@@ -102,6 +103,8 @@ class Model:
         The range of the pixels that it was trained on. Data sets and folders have bytes, 0 to 255.
     calibration : Calibration or None
         Its temperature, which `probabilities` then have, and when it answers. Uncertainties have no temperature.
+    team : Team
+        The processes that answer together; each of them calls `predict` with the same images.
     """
 
     nets: tuple[nn.Module, ...]
@@ -116,6 +119,7 @@ class Model:
     witnesses: tuple[nn.Module, ...] = ()
     pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
     calibration: Calibration | None = None
+    team: Team = ALONE
 
     def normalised(self, images: Tensor) -> Tensor:
         return (images.float() - self.mean.to(images.device)) / self.std.to(images.device)
@@ -148,7 +152,7 @@ class Model:
         mean = self.mean_answer(self.nets, images)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
-            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.mirror)
+            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.mirror, team=self.team)
         if self.witnesses:
             uncertainty["witness"] = witnessed_entropy(mean, self.mean_answer(self.witnesses, images))
         known = self.calibration
@@ -162,7 +166,9 @@ class Model:
         )
 
     def mean_answer(self, nets: Sequence[nn.Module], images: Tensor) -> Tensor:
-        return torch.stack([probabilities(net, self.normalised, images, self.mirror) for net in nets]).mean(0)
+        return torch.stack(
+            [probabilities(net, self.normalised, images, self.mirror, team=self.team) for net in nets]
+        ).mean(0)
 
     @property
     def modules(self) -> dict[str, nn.Module]:

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 
-from certus.optimisers.muon import COEFFICIENTS, HEAD, REST, Muon, kept_norm, muon, muon_update, orthogonalised
+from certus.optimisers.muon import COEFFICIENTS, HEAD, REST, Muon, kept_norm, moved, muon, orthogonalised
 
 shapes = st.tuples(st.integers(1, 12), st.integers(1, 12))
 seeds = st.integers(0, 2**31)
@@ -58,8 +58,9 @@ def test_it_turns_with_its_gradient(shape, seed):
 
 
 def test_a_gradient_of_zero_moves_nothing():
-    update, momentum = muon_update(torch.zeros(3, 2, 2, 2), torch.zeros(3, 2, 2, 2), 0.6, 3)
-    assert not update.any()
+    momentum, matrix = moved(torch.zeros(3, 2, 2, 2), torch.zeros(3, 2, 2, 2), 0.6)
+    assert matrix.shape == (3, 8)
+    assert not orthogonalised(matrix, 3).any()
     assert not momentum.any()
 
 

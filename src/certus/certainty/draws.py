@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from certus.distributed.rows import Collector
 from certus.errors import UsageError
 from certus.networks.modes import dropout_only, evaluating
 from certus.text import brief
@@ -33,12 +33,6 @@ MOST = 10_000  # draws
 Stages = Sequence[nn.Module]
 View = Callable[[int], Tensor]  # number of the view -> the images (B, …) under it
 Seed = Callable[[str], None]  # seeds the dropout by name
-
-
-class Collector(Protocol):
-    """Takes draws one by one, such as `Moments`."""
-
-    def add(self, p: Tensor) -> None: ...
 
 
 @dataclass(frozen=True, repr=False)

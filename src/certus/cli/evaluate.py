@@ -19,6 +19,7 @@ from certus.cli.progress import console
 from certus.config import Config
 from certus.data import Part, is_folder
 from certus.data import load as load_data
+from certus.distributed.launch import current
 from certus.errors import UsageError, unknown
 from certus.methods.options import at_least
 from certus.model import Model, Prediction, load
@@ -53,11 +54,13 @@ def run(options: Options) -> int:
     check_certainty(options.metric, options.draws)
     folder = RunFolder(options.run)
     config = folder.load_config()
-    model = load(folder.path)
+    team = current()
+    model = replace(load(folder.path), team=team)
     name = config.data if options.data is None else options.data
     root = config.data_dir if options.data_dir is None else options.data_dir
-    test = test_part(name, root, config, model)
-    with threads(config.threads):
+    with team.first():
+        test = test_part(name, root, config, model)
+    with threads(team.threads(config.threads)):
         alone = [
             replace(model, nets=(net,), witnesses=model.witnesses[i : i + 1], calibration=None)
             for i, net in enumerate(model.nets)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +14,8 @@ import tyro
 from certus.cli.flags import flag_names, parse, parser_type, with_flags
 from certus.cli.help import command_page, page
 from certus.cli.screen import print_any_name
-from certus.errors import CertusError, unexpected, unknown
+from certus.distributed.launch import joined, launched
+from certus.errors import CertusError, Told, UsageError, unexpected, unknown
 
 COMMANDS = {  # each is a module of this package, imported when it is needed
     "train": "Train one classifier.",
@@ -42,6 +44,7 @@ Begin with: certus compare
 
 The flags of a command: certus COMMAND --help"""
 HELP = ("-h", "--help")
+SHARED = ("train", "pretrain", "evaluate", "predict")  # commands that torchrun may start
 
 
 def module(command: str) -> Any:
@@ -72,7 +75,10 @@ def main(argv: Sequence[str]) -> int:
     """Do what was typed; print an error as a sentence instead of raising it."""
     print_any_name()
     try:
-        return run(argv)
+        with joined_for(argv) if launched() else nullcontext():
+            return run(argv)
+    except Told as e:
+        return e.exit_code
     except CertusError as e:
         return say(e, argv[0])
     except KeyboardInterrupt:
@@ -89,6 +95,19 @@ def main(argv: Sequence[str]) -> int:
         if os.environ.get("CERTUS_TRACEBACK"):
             raise
         return say(unexpected(e), argv[0])
+
+
+@contextmanager
+def joined_for(argv: Sequence[str]) -> Iterator[None]:
+    """With the other processes that torchrun has started, for a command that shares its work with them."""
+    with joined() as team:
+        if argv and argv[0] in COMMANDS and argv[0] not in SHARED:
+            raise UsageError(
+                f"certus {argv[0]} does not share its work with other processes, so torchrun cannot start it: leave "
+                f"torchrun out (it is for {', '.join(SHARED)})."
+            )
+        with team.guarded():
+            yield
 
 
 def say(error: CertusError, command: str) -> int:

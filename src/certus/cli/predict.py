@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.progress import track
@@ -16,6 +18,7 @@ from certus.cli.evaluate import KINDS, check_certainty, chosen_metric
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.data.decode import SUFFIXES, stream
+from certus.distributed.launch import current
 from certus.errors import CertusError, UsageError
 from certus.model import Model, Prediction, load
 from certus.training.run_folder import RunFolder
@@ -23,6 +26,7 @@ from certus.training.threads import threads
 
 WRITTEN = ("pv", "ev", "pe", "mi", "witness")
 BATCH = 256
+Answered = dict[str, Any]  # of a batch: rows, skipped, metric, uncertainty, answered
 
 
 @dataclass(frozen=True)
@@ -52,37 +56,64 @@ def run(options: Options) -> int:
     config, model = folder.load_config(), load(folder.path)
     if len(model.shape) != 3:
         raise UsageError(f"{folder.path} was trained on vectors: it cannot label pictures.")
-    paths = sorted(find(options.pictures))
-    rows: list[Row] = []
-    metric = options.metric
-    uncertainty: list[float] = []
-    skipped: list[tuple[Path, str]] = []
-    answered = 0
-    with threads(config.threads):
+    team = current()
+    batches = [b for i, b in enumerate(batched(sorted(find(options.pictures)))) if i % team.size == team.rank]
+    found: list[Answered] = []
+    with threads(team.threads(config.threads)):
         for names, predictions, lost in track(
-            answers(paths, model, options.draws, config.seed, config.fit),
+            answers([path for batch in batches for path in batch], model, options.draws, config.seed, config.fit),
             description="predicting",
-            total=-(-len(paths) // BATCH),
+            total=len(batches),
             console=console,
         ):
-            skipped += lost
-            if predictions is None:
-                continue
-            answered += 0 if predictions.answered is None else int(predictions.answered.sum())
-            rows += [row(options.pictures, path, predictions, i, options.top) for i, path in enumerate(names)]
-            metric = chosen_metric(options.metric, predictions)
-            uncertainty += predictions.uncertainty[metric].tolist()
-    for path, why in skipped:
+            found.append(answered_batch(options, names, predictions, lost))
+    found = in_order(team.collected(found))
+    for path, why in (line for batch in found for line in batch["skipped"]):
         print(f"certus: {path} was left out: {why}", file=sys.stderr)
+    rows = [line for batch in found for line in batch["rows"]]
     if not rows:
         raise CertusError(f"No picture in {options.pictures} can be read, so {options.out} is not written.")
+    metric = next(batch["metric"] for batch in found if batch["metric"])
+    answered = sum(batch["answered"] for batch in found)
+    uncertainty = [value for batch in found for value in batch["uncertainty"]]
     for rank, i in enumerate(np.argsort(uncertainty, kind="stable"), 1):
         rows[i]["rank"] = rank
-    write(options.out, rows, model.classes)
+    if team.leads:
+        write(options.out, rows, model.classes)
     print(f"{len(rows):,} pictures in {options.out}, ranked by {metric}: 1 is the most certain.")
     if model.calibration:
         print(calibrated(model.calibration, answered, len(rows), "answered" in rows[0]))
     return 0
+
+
+def batched(paths: list[Path]) -> Iterator[list[Path]]:
+    """Whose pictures are answered together, and by one process."""
+    for start in range(0, len(paths), BATCH):
+        yield paths[start : start + BATCH]
+
+
+def answered_batch(
+    options: Options, names: list[Path], predictions: Prediction | None, lost: list[tuple[Path, str]]
+) -> Answered:
+    """What is known of a batch of pictures, in plain words and numbers."""
+    skipped = [(str(path), why) for path, why in lost]
+    if predictions is None:
+        return {"rows": [], "skipped": skipped, "metric": "", "uncertainty": [], "answered": 0}
+    metric = chosen_metric(options.metric, predictions)
+    assert options.pictures is not None
+    return {
+        "rows": [row(options.pictures, path, predictions, i, options.top) for i, path in enumerate(names)],
+        "skipped": skipped,
+        "metric": metric,
+        "uncertainty": predictions.uncertainty[metric].tolist(),
+        "answered": 0 if predictions.answered is None else int(predictions.answered.sum()),
+    }
+
+
+def in_order(by_process: Sequence[list[Answered]]) -> list[Answered]:
+    """The first batch of every process, then the second, …"""
+    turns = zip_longest(*by_process)
+    return [batch for turn in turns for batch in turn if batch is not None]
 
 
 def calibrated(found: Calibration, answered: int, pictures: int, known: bool) -> str:

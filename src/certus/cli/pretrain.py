@@ -9,7 +9,9 @@ from typing import Any
 from certus.cli.flags import many
 from certus.cli.settings import config_flags
 from certus.cli.train import NewRun, new_config, train_in
+from certus.distributed.launch import current
 from certus.training.run_folder import RunFolder
+from certus.training.shared_folder import opened_by
 
 FIXED = {"method": "rotation", "validation": 0}
 UNUSED = ("labels", "balanced", "label_noise", "init", "from_", "labelled_batch")
@@ -29,7 +31,7 @@ class Options(NewRun):
 
 def run(options: Options) -> int:
     config = new_config(replace(options, settings={**options.settings, **FIXED}), {}, {})
-    with RunFolder.new(options.out, config) as folder:
+    with opened_by(current(), RunFolder.new(options.out, config)) as folder:
         code = train_in(folder, config, options)
     if not options.json:
         print(f"Start from it with: certus train --data {config.data} --init {folder.path}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,6 +18,8 @@ from certus.config import Config, decide_mirroring, estimate_by_folds, resolve
 from certus.config.settings import LENGTH
 from certus.data import is_folder, load, pictures
 from certus.data.remembered import heard_by
+from certus.distributed.launch import current
+from certus.distributed.team import Lost, Team
 from certus.errors import Interrupted, UsageError
 from certus.methods import PRETRAINING
 from certus.methods.options import at_least
@@ -24,10 +27,11 @@ from certus.networks import architecture
 from certus.training.build import build
 from certus.training.continuing import inherited
 from certus.training.loop import both, train
-from certus.training.planning import check_length, complete
+from certus.training.planning import check_length, complete, told_config
 from certus.training.race import race, wanted
 from certus.training.run import Run
 from certus.training.run_folder import RunFolder
+from certus.training.shared_folder import opened_by
 from certus.training.tensorboard import board, the_writer
 from certus.writing import put
 
@@ -81,7 +85,7 @@ def run(options: Options) -> int:
             raise UsageError("--from takes the settings of a run, and so does --config: give only one of them.")
         base = inherited(options.settings)
     config = new_config(options, base, options.method_options)
-    with RunFolder.new(options.out, config) as folder:
+    with opened_by(current(), RunFolder.new(options.out, config)) as folder:
         return train_in(folder, config, options, options.tensorboard)
 
 
@@ -93,13 +97,13 @@ def resume(path: Path, options: Options) -> int:
         raise UsageError(
             f"--resume continues a run as it was started: leave out {', '.join(sorted(map(spelled, changed)))}."
         )
-    folder = RunFolder(path)
-    with folder.held():
-        config = folder.load_config()
-        if folder.finished():
+    team = current()
+    with opened_by(team, RunFolder(path).held()) as folder:
+        config = told_config(team, folder.load_config)
+        if team.told(lambda: "finished" * folder.finished()):
             console.print(f"The run in {folder.path} is already finished.", soft_wrap=True)
-            return show_result(folder.load_result(), folder, options.json)
-        if folder.is_old():
+            return show_result(folder.load_result(), folder, options.json) if team.leads else 0
+        if team.leads and folder.is_old():
             note = "This run was begun by certus 0.1.0, whose checkpoints hold no settings: config.toml is trusted."
             console.print(note, soft_wrap=True)
         return train_in(folder, config, options, options.tensorboard)
@@ -107,6 +111,21 @@ def resume(path: Path, options: Options) -> int:
 
 def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[str, Any]) -> Config:
     """The settings that were given, over those of a run file; complete, with the number of steps."""
+    team = current()
+
+    def chosen() -> str:
+        config, minutes = chosen_config(options, base, method_options)
+        return json.dumps([asdict(config), minutes])
+
+    settings, minutes = json.loads(team.told(chosen))
+    with counting("embedding pictures") as told, heard_by(told):
+        return complete(Config(**settings), options.epochs, minutes, team)
+
+
+def chosen_config(
+    options: NewRun, base: dict[str, Any], method_options: Mapping[str, Any]
+) -> tuple[Config, float | None]:
+    """The settings with a network and views that suit the data, and the minutes that are left."""
     steps = options.settings.get("steps") or None  # 0 is as if it were not given
     check_length(steps, options.epochs, options.minutes)
     if steps or options.epochs or options.minutes:
@@ -133,26 +152,33 @@ def new_config(options: NewRun, base: dict[str, Any], method_options: Mapping[st
     estimate = estimate_by_folds(config, data) if config.method not in PRETRAINING else None
     for remark in filter(None, (verdict, estimate)):
         console.print(with_flags(str(remark), flag_names(Options)), soft_wrap=True)
-    with counting("embedding pictures") as told, heard_by(told):
-        return complete(config, options.epochs, minutes)
+    return config, minutes
 
 
 def train_in(folder: RunFolder, config: Config, options: NewRun, tensorboard: Path | None = None) -> int:
     """Train a run in its folder, from its newest checkpoint if it has one, and print the result."""
     at_least(0)("save_seconds", options.save_seconds)
-    with counting("embedding pictures") as told, heard_by(told):
-        built = build(config, folder)
+    team = current()
+    with team.first(), counting("embedding pictures") as told, heard_by(told):
+        built = build(config, folder, team)
     console.print(title(built), soft_wrap=True)
-    if is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
+    if team.leads and is_folder(config.data) and (skipped := pictures(config.data, config.size, config.fit).skipped):
         folder.path.mkdir(parents=True, exist_ok=True)
         put(folder.path / "skipped.txt", "".join(f"{file}\t{why}\n" for file, why in skipped))
     try:
-        with run_progress(f"{config.method} seed {config.seed}") as listen, board(folder, tensorboard) as draw:
+        drawing = board(folder, tensorboard if team.leads else None)
+        with run_progress(f"{config.method} seed {config.seed}") as listen, drawing as draw:
             result = train(built, folder, both(listen, draw), options.save_seconds)
-    except Interrupted as e:
-        again = shlex.join(["certus", "train", "--resume", str(folder.path)])
-        raise Interrupted(f"{e} Go on with: {again}") from None
+    except (Interrupted, Lost) as e:
+        raise type(e)(f"{e} Go on with: {again(folder, team)}") from None
     return show_result(result, folder, options.json)
+
+
+def again(folder: RunFolder, team: Team) -> str:
+    """The command that goes on."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    start = ["certus"] if team.size == 1 else ["torchrun", "--nproc-per-node", str(here), "-m", "certus"]
+    return shlex.join([*start, "train", "--resume", str(folder.path)])
 
 
 def title(run: Run) -> str:
@@ -167,7 +193,9 @@ def title(run: Run) -> str:
     if run.warm_steps == config.steps:
         warm = ", all on labels alone, because the run is too short to gain from unlabelled images"
     balance = {"batches": ", each class drawn equally often", "logits": ", loss adjusted to uneven classes"}
-    cores = f"{config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else config.device
+    n = run.team.threads(config.threads)
+    cores = f"{n} thread{'s' * (n > 1)}" if config.device == "cpu" else config.device
+    cores = cores if run.team.size == 1 else f"{run.team.size} processes of {cores}"
     width = "" if architecture(config.network).fixed else f" of width {config.width}"
     return (
         f"{config.method} on {config.data}: {labels}{validation}, {len(run.split.unlabelled):,} unlabelled; "

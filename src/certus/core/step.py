@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from certus.certainty.draws import Collector, Plan, Tree
+from certus.certainty.draws import Plan, Tree
 from certus.core.schedules import Clock
+from certus.distributed.rows import WHOLE, Collector, Rows
 from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, frozen_statistics
@@ -42,8 +43,8 @@ class Batch:
 class Step:
     """One training step as methods see it."""
 
-    def __init__(self, batch: Batch, clock: Clock, views: Views, seed: int) -> None:
-        self.batch, self.clock, self.views, self.seed = batch, clock, views, seed
+    def __init__(self, batch: Batch, clock: Clock, views: Views, seed: int, rows: Rows = WHOLE) -> None:
+        self.batch, self.clock, self.views, self.seed, self.rows = batch, clock, views, seed, rows
         self.device = batch.images.device
         self._done: dict[Hashable, Any] = {}
 
@@ -72,20 +73,30 @@ class Step:
 
     def learn(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A student's answer with gradient: dropout on, batch statistics; weak views update the running statistics."""
-        return self._learned(net, name, kind)[1]
+        key = ("learn", id(net), name, kind)
+        return self.once(key, lambda: self.rows.joined(self._learned(net, name, kind)[1], len(self.batch)))
 
     def features(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """The features (B, D) that the head reads in the same forward, with gradient."""
-        return self._learned(net, name, kind)[0]
+        key = ("features", id(net), name, kind)
+        return self.once(key, lambda: self.rows.joined(self._learned(net, name, kind)[0], len(self.batch)))
 
     def _learned(self, net: nn.Module, name: str, kind: str) -> tuple[Tensor, Tensor]:
+        """Features and logits of this process's rows."""
+
         def forward() -> tuple[Tensor, Tensor]:
             x = self.view(name, kind)
             self.seed_dropout(name, net)
-            with frozen_statistics(net) if kind == "strong" else nullcontext():
-                return features_and_logits(net, x)
+            with frozen_statistics(net) if kind == "strong" else nullcontext(), self.rows.batch(len(x)):
+                return features_and_logits(net, self.rows.own(x))
 
-        return self.once(("learn", id(net), name, kind), forward)
+        return self.once(("learned", id(net), name, kind), forward)
+
+    def through(self, net: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+        """A network's answers to any images, in the mode that it is in; each process passes its rows of them."""
+        with self.rows.batch(len(images)):
+            part = net(self.rows.own(images))
+        return self.rows.joined(part.float(), len(images))
 
     def answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A teacher's answer: no gradient, no dropout, running statistics, which stay as they are."""
@@ -96,13 +107,14 @@ class Step:
                 y = self._trunk(net, first, name, kind)
                 for stage in others:
                     y = stage(y)
-                return y.float()
+                return self.rows.joined(y.float(), len(self.batch))
 
         return self.once(("answer", id(net), name, kind), forward)
 
     def _trunk(self, net: nn.Module, first: nn.Module, name: str, kind: str = "weak") -> Tensor:
-        """The teacher's activations before the first dropout, shared by its answer and the draws of a tree."""
-        return self.once(("trunk", id(net), name, kind), lambda: first(self.view(name, kind)))
+        """The teacher's activations before the first dropout, of this process's rows, shared by its answer and the
+        draws of a tree."""
+        return self.once(("trunk", id(net), name, kind), lambda: first(self.rows.own(self.view(name, kind))))
 
     def stochastic_answer(self, net: nn.Module, name: str, kind: str = "weak") -> Tensor:
         """A student as its own teacher: dropout on, batch statistics, no gradient; no statistics are updated."""
@@ -117,8 +129,10 @@ class Step:
         """A student's answer to any images or with other weights, with the dropout of `name`; updates no statistics."""
         self.seed_dropout(name, net)
         with frozen_statistics(net):
-            logits = net(images) if weights is None else functional_call(net, dict(weights), (images,))
-            return logits.float()
+            if weights is None:
+                return self.through(net, images)
+            given = dict(self.rows.weights(weights))
+            return self.through(lambda own: functional_call(net, given, (own,)), images)
 
     def draw(self, net: nn.Module, name: str, plan: Plan, moments: Collector) -> None:
         """Add stochastic answers (B, C) to the moments, as probabilities, one by one: noise by the plan, no gradient.
@@ -131,12 +145,17 @@ class Step:
         def view(v: int) -> Tensor:
             if shared and v == 0:
                 return self._trunk(net, first, name)
-            x = self.views["weak"](self.batch.images, self.generator(f"view {name} draw {v}"))
+            x = self.rows.own(self.views["weak"](self.batch.images, self.generator(f"view {name} draw {v}")))
             return first(x) if shared else x
 
-        stages = [nn.Identity() if shared else first, *others]
-        with torch.no_grad(), dropout_only(nn.ModuleList([first, *others])):
-            plan.run(stages, view, lambda noise: self.seed_dropout(f"{name} {noise}"), moments)
+        n = len(self.batch)
+        stages = [self.rows.stage(stage, n) for stage in [nn.Identity() if shared else first, *others]]
+        with (
+            torch.no_grad(),
+            dropout_only(nn.ModuleList([first, *others])),
+            self.rows.collecting(moments, n) as collect,
+        ):
+            plan.run(stages, view, lambda noise: self.seed_dropout(f"{name} {noise}"), collect)
 
     def seed_dropout(self, name: str, net: nn.Module | None = None) -> None:
         """The next forward has the dropout of perturbation `name`; each of several students has its own."""

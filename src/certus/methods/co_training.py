@@ -34,9 +34,13 @@ def adversarial_examples(step: Step, net: nn.Module, epsilon: float) -> Tensor:
         x = step.view(VIEW)
         with evaluating(net), torch.enable_grad():
             with torch.no_grad():
-                answers = net(x).argmax(1)
+                answers = step.through(net, x).argmax(1)
             labels = torch.where(step.batch.labels >= 0, step.batch.labels, answers)
-            return x + epsilon * worst_sign(lambda images: F.cross_entropy(net(images), labels, reduction="none"), x)
+
+            def loss(images: Tensor) -> Tensor:
+                return F.cross_entropy(step.through(net, images), labels, reduction="none")
+
+            return x + epsilon * worst_sign(loss, x)
 
     return step.once(("adversarial examples", id(net), epsilon), make)
 

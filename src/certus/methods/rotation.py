@@ -34,7 +34,7 @@ class PredictRotation:
         rotated = torch.cat([upright.rot90(k, (2, 3)) for k in range(TURNS)])
         turns = torch.arange(TURNS, device=step.device).repeat_interleave(len(upright))
         step.seed_dropout(self.view)
-        return F.cross_entropy(self.student(rotated), turns)
+        return F.cross_entropy(step.through(self.student, rotated), turns)
 
     def __repr__(self) -> str:
         return f"cross-entropy({role(self.student)}(rotated {self.view}), rotation)"

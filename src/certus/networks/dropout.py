@@ -1,9 +1,13 @@
-"""Two dropouts: one of the same distribution in less time, one with the same mask in every memory format."""
+"""Two dropouts: one of the same distribution in less time, one with the same mask in every memory format.
+
+Their functions may be overridden as torch's own are (`torch.overrides`), by a process that has a part of a batch.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 LEVELS = 1 << 16
 
@@ -19,15 +23,21 @@ class QuickDropout(nn.Dropout):
     exact = False
 
     def forward(self, x: Tensor) -> Tensor:
-        threshold = round(self.p * LEVELS)
-        if self.exact or not self.training or x.device.type != "cpu" or threshold in (0, LEVELS):
+        if self.exact or not self.training or x.device.type != "cpu" or round(self.p * LEVELS) in (0, LEVELS):
             return super().forward(x)
-        bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-        shape = (len(x), *x.shape[2:], x.shape[1]) if x.ndim == 4 else x.shape  # (B, H, W, C)
-        kept = bits[: x.numel()].view(shape) >= threshold - LEVELS // 2
-        mask = kept.to(x.dtype).mul_(LEVELS / (LEVELS - threshold))
-        mask = mask.permute(0, 3, 1, 2) if x.ndim == 4 else mask  # (B, C, H, W)
-        return x.mul_(mask) if self.inplace else x * mask
+        return quick_dropout(x, self.p, True, self.inplace)
+
+
+def quick_dropout(x: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    if has_torch_function_unary(x):
+        return handle_torch_function(quick_dropout, (x,), x, p, training, inplace)
+    threshold = round(p * LEVELS)
+    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    shape = (len(x), *x.shape[2:], x.shape[1]) if x.ndim == 4 else x.shape  # (B, H, W, C)
+    kept = bits[: x.numel()].view(shape) >= threshold - LEVELS // 2
+    mask = kept.to(x.dtype).mul_(LEVELS / (LEVELS - threshold))
+    mask = mask.permute(0, 3, 1, 2) if x.ndim == 4 else mask  # (B, C, H, W)
+    return x.mul_(mask) if inplace else x * mask
 
 
 class OrderedDropout(nn.Dropout):
@@ -40,7 +50,13 @@ class OrderedDropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0 or x.is_contiguous():
             return super().forward(x)
-        if self.p == 1:
-            return x * 0
-        mask = torch.empty(x.shape, dtype=x.dtype, device=x.device).bernoulli_(1 - self.p).div_(1 - self.p)
-        return x.mul_(mask) if self.inplace else x * mask
+        return ordered_dropout(x, self.p, True, self.inplace)
+
+
+def ordered_dropout(x: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    if has_torch_function_unary(x):
+        return handle_torch_function(ordered_dropout, (x,), x, p, training, inplace)
+    if p == 1:
+        return x * 0
+    mask = torch.empty(x.shape, dtype=x.dtype, device=x.device).bernoulli_(1 - p).div_(1 - p)
+    return x.mul_(mask) if inplace else x * mask

@@ -8,6 +8,7 @@ direction is learnt, and no weight decay is needed. (Jordan et al. 2024, Muon.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,11 +29,11 @@ def orthogonalised(matrix: Tensor, steps: int = 3) -> Tensor:
     return x if wide else x.T
 
 
-def muon_update(gradient: Tensor, momentum: Tensor, decay: float, steps: int) -> tuple[Tensor, Tensor]:
-    """m' = μm + g; update = orthogonalised(g + μm'), in the shape of the gradient; the new momentum."""
-    moved = decay * momentum + gradient
-    look_ahead = gradient + decay * moved
-    return orthogonalised(look_ahead.reshape(len(gradient), -1), steps).view_as(gradient), moved
+def moved(gradient: Tensor, momentum: Tensor, decay: float) -> tuple[Tensor, Tensor]:
+    """m' = μm + g, and the matrix g + μm' whose orthogonal form is the update."""
+    momentum = decay * momentum + gradient
+    look_ahead = gradient + decay * momentum
+    return momentum, look_ahead.reshape(len(gradient), -1)
 
 
 def kept_norm(weight: Tensor) -> Tensor:
@@ -46,27 +47,43 @@ def adam_update(mean: Tensor, square: Tensor, number: int, betas: tuple[float, f
     return (mean / first) / ((square / second).sqrt() + 1e-8)
 
 
+Each = Callable[[Callable[[Tensor], Tensor], Sequence[Tensor]], list[Tensor]]  # a function of each of these matrices
+
+
+def one_by_one(work: Callable[[Tensor], Tensor], matrices: Sequence[Tensor]) -> list[Tensor]:
+    return [work(matrix) for matrix in matrices]
+
+
 class Muon(torch.optim.Optimizer):
     """θ ← √O·θ/‖θ‖ − η·orthogonalised(momentum) for groups of `matrices`, Adam for the others."""
 
-    def __init__(self, groups: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, groups: Iterable[dict[str, Any]], each: Each = one_by_one) -> None:
         defaults = {"lr": 0.0, "momentum": 0.6, "betas": (0.85, 0.98), "matrices": False, "iterations": 3}
         super().__init__(groups, defaults)
+        self.each = each
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         assert closure is None, "the caller computes the loss"
         for group in self.param_groups:
+            if group["matrices"]:
+                self.move_matrices([p for p in group["params"] if p.grad is not None], group)
+                continue
             for p in group["params"]:
                 if p.grad is not None:
-                    (self.move_matrix if group["matrices"] else self.move)(p, p.grad, group)
+                    self.move(p, p.grad, group)
 
-    def move_matrix(self, p: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[p]
-        if not state:
-            state["momentum"] = torch.zeros_like(p)
-        update, state["momentum"] = muon_update(gradient, state["momentum"], group["momentum"], group["iterations"])
-        p.copy_(kept_norm(p).add_(update, alpha=-group["lr"]))
+    def move_matrices(self, parameters: Sequence[nn.Parameter], group: dict[str, Any]) -> None:
+        matrices = []
+        for p in parameters:
+            state = self.state[p]
+            before = state["momentum"] if state else torch.zeros_like(p)
+            assert p.grad is not None
+            state["momentum"], matrix = moved(p.grad, before, group["momentum"])
+            matrices.append(matrix)
+        updates = self.each(partial(orthogonalised, steps=group["iterations"]), matrices)
+        for p, update in zip(parameters, updates, strict=True):
+            p.copy_(kept_norm(p).add_(update.view_as(p), alpha=-group["lr"]))
 
     def move(self, p: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         state, betas = self.state[p], group["betas"]
@@ -82,13 +99,13 @@ class Muon(torch.optim.Optimizer):
 HEAD, REST = 0.25, 0.04  # learning rates of the head and of norms and biases, relative to that of the matrices
 
 
-def muon(students: Sequence[nn.Module], learning_rate: float) -> Muon:
+def muon(students: Sequence[nn.Module], learning_rate: float, each: Each = one_by_one) -> Muon:
     """Muon for the filters and hidden matrices of these networks, Adam for their heads, norms and biases."""
     groups: dict[float, list[nn.Parameter]] = {1.0: [], HEAD: [], REST: []}
     for net in students:
         for name, p in net.named_parameters():
             groups[HEAD if name.startswith("head.") else 1.0 if p.ndim >= 2 else REST].append(p)
-    return Muon(
+    named = (
         {
             "params": parameters,
             "lr": learning_rate * share,
@@ -98,3 +115,4 @@ def muon(students: Sequence[nn.Module], learning_rate: float) -> Muon:
         for share, parameters in groups.items()
         if parameters
     )
+    return Muon(named, each)

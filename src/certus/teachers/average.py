@@ -65,7 +65,7 @@ class Average(nn.Module):
         self.net.train()
         for indices in context.pool[order].split(len(step.batch)):
             if len(indices) > 1 or len(context.pool) == 1:
-                self.net(context.weak_view(indices, random))
+                step.through(self.net, context.weak_view(indices, random))
         self.net.eval()
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum

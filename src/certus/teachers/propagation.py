@@ -114,7 +114,8 @@ class Propagation(nn.Module):
     def features(self, step: Step) -> Tensor:
         """Of the pool (M, D), dropout off."""
         with evaluating(self.student):
-            return torch.cat([features_and_logits(self.student, x)[0] for x in self.views(step)])
+            read = [step.through(lambda own: features_and_logits(self.student, own)[0], x) for x in self.views(step)]
+            return torch.cat(read)
 
     def damping(self, step: Step, labels: Tensor) -> NDArray[np.float64]:
         """The share of its value that each node of the pool passes on (M,)."""
@@ -122,7 +123,7 @@ class Propagation(nn.Module):
         with dropout_only(self.student):
             for i, x in enumerate(self.views(step)):
                 step.seed_dropout(f"draws for propagation {i}", self.student)
-                drawn = torch.stack([self.student(x).softmax(1) for _ in range(self.draws)])
+                drawn = torch.stack([step.through(self.student, x).softmax(1) for _ in range(self.draws)])
                 uncertainty.append(METRICS["pe"](drawn).cpu())
         share = 1 - (rank(torch.cat(uncertainty)) - 1).double() / max(len(labels) - 1, 1)
         return torch.where(labels >= 0, 1.0, share).numpy()

@@ -17,6 +17,7 @@ from certus.core.method import Method
 from certus.data import Dataset, Part, load
 from certus.data.batches import Batches
 from certus.data.dataset import brightest
+from certus.distributed.team import ALONE, Team
 from certus.errors import CertusError, UsageError
 from certus.methods import recipe
 from certus.networks import network
@@ -42,7 +43,7 @@ SAMPLE, SAMPLE_PIXELS = 2000, 1 << 26  # training images that a network may look
 MakeNetwork = Callable[[], nn.Module]
 
 
-def build(config: Config, folder: RunFolder | None = None) -> Run:
+def build(config: Config, folder: RunFolder | None = None, team: Team = ALONE) -> Run:
     """The run of a config in which nothing is left to decide.
 
     `folder`: where it may have begun. Then its networks are built as they were, and one that has a checkpoint does not
@@ -50,8 +51,8 @@ def build(config: Config, folder: RunFolder | None = None) -> Run:
     """
     data = load(config.data, config.data_dir, config.size, config.fit)
     if folder is None:
-        return build_on(data, config)
-    return build_on(data, config, blueprint=folder.load_blueprint(), trained=folder.saved_step() > 0)
+        return build_on(data, config, team=team)
+    return build_on(data, config, blueprint=folder.load_blueprint(), trained=folder.saved_step() > 0, team=team)
 
 
 def build_on(
@@ -61,11 +62,12 @@ def build_on(
     reuse_labelled: bool = False,
     blueprint: Blueprint | None = None,
     trained: bool = False,
+    team: Team = ALONE,
 ) -> Run:
     """A run on these data. `make` builds the user's own network, `blueprint` that of another package.
 
     `reuse_labelled`: without unlabelled images, the labelled ones are used in their place. `trained`: all weights will
-    come from a checkpoint.
+    come from a checkpoint. `team`: the processes that train it together.
     """
     if len(data.shape) == 3 and config.translate >= (side := min(data.shape[1:])):
         raise UsageError(
@@ -137,12 +139,13 @@ def build_on(
         ),
         views=views,
         method=method,
-        optimiser=make_optimiser(config, method),
+        optimiser=make_optimiser(config, method, team),
         images=images,
         labels=labels,
         validation=inputs.validation if inputs.validation and not len(held_out) else held_out,
         guesses=guesses,
         prior=log_frequencies(seen, len(data.classes)) if config.balance == "logits" else None,
+        team=team,
     )
 
 
@@ -257,9 +260,9 @@ def read_networks(found: RunFolder) -> SavedNetworks:
     return saved
 
 
-def make_optimiser(config: Config, method: Method) -> torch.optim.Optimizer:
+def make_optimiser(config: Config, method: Method, team: Team = ALONE) -> torch.optim.Optimizer:
     if config.optimiser == "muon":
-        return muon(method.students, config.learning_rate)
+        return muon(method.students, config.learning_rate, team.each)
     if config.optimiser == "adam":
         return adam(method.students, config.learning_rate, config.weight_decay)
     parameters = [p for net in method.students for p in net.parameters() if p.requires_grad]

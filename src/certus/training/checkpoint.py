@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from certus.distributed.team import Team
 from certus.errors import CertusError
 from certus.writing import sync_folder, write_new
 
@@ -75,6 +76,23 @@ def read(folder: Path) -> Checkpoint | None:
         return load(data), json.loads(text)
     except (OSError, ValueError, SafetensorError) as e:
         raise CertusError(f"Checkpoint {newest} cannot be read: {e}.") from None
+
+
+def told(team: Team, folder: Path) -> Checkpoint | None:
+    """The newest checkpoint, which rank 0 reads for all: the others may have no such folder."""
+    if team.size == 1:
+        return read(folder)
+
+    def packed() -> bytes:
+        if (found := read(folder)) is None:
+            return b""
+        text = json.dumps(found[1]).encode()
+        return len(text).to_bytes(8, "big") + text + save(found[0])
+
+    if not (data := team.told_bytes(packed)):
+        return None
+    end = 8 + int.from_bytes(data[:8], "big")
+    return load(data[end:]), json.loads(data[8:end])
 
 
 def recorded(folder: Path) -> dict[str, Any]:

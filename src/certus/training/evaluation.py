@@ -13,6 +13,7 @@ from certus.certainty.scores import error
 from certus.certainty.streaming import Moments
 from certus.core.method import Method
 from certus.data import Part
+from certus.distributed.team import ALONE, Team
 from certus.networks.fused import to_channels_last
 from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, has_dropout
@@ -30,16 +31,19 @@ def at_a_time(net: nn.Module, images: Tensor) -> int:
 
 
 @torch.no_grad()
-def probabilities(net: nn.Module, normalise: Normalise, images: Tensor, mirror: bool = False, batch: int = 0) -> Tensor:
+def probabilities(
+    net: nn.Module, normalise: Normalise, images: Tensor, mirror: bool = False, batch: int = 0, team: Team = ALONE
+) -> Tensor:
     """The clean answers (N, C) to stored images; `mirror`: the mean over each image and its mirror image."""
     device = next(net.parameters()).device
-    parts = []
-    for part in images.split(batch or at_a_time(net, images)):
+
+    def answered(part: Tensor) -> Tensor:
         x = normalise(part.to(device))
         stages = nn.Sequential(*quick_stages(net, x))
         with evaluating(stages):
-            parts.append(torch.stack([stages(seen).softmax(1) for seen in both_sides(x, mirror)]).mean(0).cpu())
-    return torch.cat(parts)
+            return torch.stack([stages(seen).softmax(1) for seen in both_sides(x, mirror)]).mean(0).cpu()
+
+    return torch.cat(team.each(answered, images.split(batch or at_a_time(net, images))))
 
 
 def both_sides(x: Tensor, mirror: bool) -> tuple[Tensor, ...]:
@@ -56,6 +60,7 @@ def uncertainties(
     seed: int = 0,
     mirror: bool = False,
     batch: int = 0,
+    team: Team = ALONE,
 ) -> dict[str, Tensor]:
     """Every metric (N,) of T answers of each network under dropout to the images as they are.
 
@@ -63,9 +68,10 @@ def uncertainties(
     `mirror` every other draw is an answer to the mirror image.
     """
     device = next(nets[0].parameters()).device
-    parts: dict[str, list[Tensor]] = {name: [] for name in METRICS}
-    for i, part in enumerate(images.split(batch or at_a_time(nets[0], images))):
-        x, moments = normalise(part.to(device)), None
+    parts = images.split(batch or at_a_time(nets[0], images))
+
+    def measured(numbered: tuple[int, Tensor]) -> Tensor:
+        i, x, moments = numbered[0], normalise(numbered[1].to(device)), None
         for n, net in enumerate(nets):
             first, *others = quick_stages(net, x)
             with dropout_only(nn.ModuleList([first, *others])):
@@ -76,28 +82,37 @@ def uncertainties(
                     drawn = rest(trunks[t % len(trunks)]).softmax(1)
                     moments = moments or Moments(len(x), drawn.shape[1], device)
                     moments.add(drawn)
-        for name, values in parts.items():
-            values.append(getattr(moments, name).cpu())
-    return {name: torch.cat(values) for name, values in parts.items()}
+        return torch.stack([getattr(moments, name).cpu() for name in METRICS])
+
+    found = torch.cat(team.each(measured, list(enumerate(parts))), 1)  # (metrics, N)
+    return {name: values.clone() for name, values in zip(METRICS, found, strict=True)}
 
 
-def answers(method: Method, normalise: Normalise, part: Part, seed: int, mirror: bool = False) -> dict[str, Tensor]:
+def answers(
+    method: Method, normalise: Normalise, part: Part, seed: int, mirror: bool = False, team: Team = ALONE
+) -> dict[str, Tensor]:
     """The answers that a run keeps: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
 
     The metrics are those of the first network: of ten draws, if it has dropout, and of its witness, if it has one.
     """
     nets, images = method.answers, part.images
-    clean = torch.stack([probabilities(net, normalise, images, mirror) for net in nets])
+    clean = torch.stack([probabilities(net, normalise, images, mirror, team=team) for net in nets])
     found = {"probabilities": clean, "labels": part.labels}
     if has_dropout(nets[0]):
-        found |= uncertainties(nets[:1], normalise, images, 10, seed, mirror)
+        found |= uncertainties(nets[:1], normalise, images, 10, seed, mirror, team=team)
     for witness in method.witnesses[:1]:
-        found["witness"] = witnessed_entropy(clean[0], probabilities(witness, normalise, images, mirror))
+        doubted = probabilities(witness, normalise, images, mirror, team=team)
+        found["witness"] = witnessed_entropy(clean[0], doubted)
     return found
 
 
 def errors(
-    nets: Sequence[nn.Module], normalise: Normalise, images: Tensor, labels: Tensor, mirror: bool = False
+    nets: Sequence[nn.Module],
+    normalise: Normalise,
+    images: Tensor,
+    labels: Tensor,
+    mirror: bool = False,
+    team: Team = ALONE,
 ) -> list[float]:
     """Each network's error; a circle's result is their mean, never their ensemble's."""
-    return [error(probabilities(net, normalise, images, mirror), labels) for net in nets]
+    return [error(probabilities(net, normalise, images, mirror, team=team), labels) for net in nets]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -79,22 +79,31 @@ def train(
 ) -> dict[str, Any]:
     """Train a run in its folder, from the newest checkpoint if there is one; the result.
 
-    Without `observe` the weights are the same to the bit, and metrics.jsonl has only losses and validation errors.
+    Without `observe` the weights are the same to the bit, and metrics.jsonl has only losses and validation errors. Of
+    several processes, rank 0 alone touches the folder.
     """
+    team = run.team
     with (
-        locked(folder.path) as lock,
+        locked(folder.path) if team.leads else nullcontext() as lock,
         untouched_generator(),
-        threads(run.config.threads),
-        stop_signal(signals) as stopped,
+        threads(team.threads(run.config.threads)),
+        stop_signal(signals, team.size == 1) as stopped,
+        team.guarded(),
     ):
-        if folder.exists():
-            folder.check_config(run.config)
-        else:
-            folder.create(run)
+        team.told(lambda: opened(run, folder))
         progress = Progress.of(run, folder, observe)
         progress.lock = lock
         to_the_end(progress, listen, stopped, save_seconds)
         return conclude(run, folder, progress.seconds)
+
+
+def opened(run: Run, folder: RunFolder) -> str:
+    """The folder, with what the run starts from in it."""
+    if folder.exists():
+        folder.check_config(run.config)
+    else:
+        folder.create(run)
+    return str(folder.path)
 
 
 def fit(run: Run, listen: Listen = ignore) -> None:
@@ -107,15 +116,16 @@ def to_the_end(
     progress: Progress, listen: Listen, stopped: threading.Event, save_seconds: float = float("inf")
 ) -> None:
     """The loop: from where the run is to its last step, or to where it is stopped."""
-    steps = progress.run.config.steps
+    steps, team = progress.run.config.steps, progress.run.team
     with freed_memory_kept():
         saved = time.monotonic()
         while progress.step < steps:
             listen(progress.advance())
-            if stopped.is_set():
+            stop, due = team.any(stopped.is_set(), team.leads and time.monotonic() - saved >= save_seconds)
+            if stop:
                 progress.save()
                 raise Interrupted(f"Stopped after step {progress.step} of {steps}; everything is saved.")
-            if time.monotonic() - saved >= save_seconds:
+            if due:
                 progress.save()
                 saved = time.monotonic()
         progress.save()
@@ -138,10 +148,11 @@ class Progress:
     def of(cls, run: Run, folder: RunFolder, observe: bool, lock: Lock | None = None) -> Progress:
         """From the folder's newest checkpoint, or from the beginning."""
         progress = cls(run, folder, run_observer(run) if observe else None, lock)
-        found = checkpoint.read(folder.checkpoints)
+        team = run.team
+        found = checkpoint.told(team, folder.checkpoints)
         if found:
             check_identity(found[1], run, folder.path)
-        if folder.exists():
+        if team.leads and folder.exists():
             check_identity(folder.load_split(), run, folder.path)
             folder.check_data(run)
         if found:
@@ -149,7 +160,10 @@ class Progress:
             progress.seconds, progress.sums = found[1]["seconds"], found[1]["sums"]
             if progress.observer and (observed := found[1].get("observed")):
                 progress.observer.restore(observed)
-        folder.keep_metrics(progress.step, progress.step // run.batches.per_epoch)
+        else:
+            team.same(run.method.state.state_dict())
+        if team.leads:
+            folder.keep_metrics(progress.step, progress.step // run.batches.per_epoch)
         return progress
 
     @cached_property
@@ -171,7 +185,9 @@ class Progress:
             meta: dict[str, Any] = {"seconds": self.seconds, "sums": sums, "identity": self.identity}
             if self.observer:
                 meta["observed"] = self.observer.state()
-            checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)
+            self.run.team.check_equal(tensors, f"after step {self.step}")
+            if self.run.team.leads:
+                checkpoint.write(self.folder.checkpoints, self.step, tensors, meta)
 
     def check_folder(self) -> None:
         if self.lock:
@@ -224,7 +240,8 @@ class Progress:
         }
         if self.observer:
             record |= self.observer.close(clock)
-        self.folder.append_metrics(record)
+        if run.team.leads:
+            self.folder.append_metrics(record)
         self.sums = {}
         return validation
 
@@ -251,11 +268,11 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     """Read the test set, once: each answering network's error and their mean, and its answer to each image."""
     test, nets, each = run.inputs.test, run.method.answers, []
     by_class: dict[str, float] = {}
+    predictions: dict[str, Tensor] = {}
     if nets and len(test):
-        predictions = answers(run.method, run.inputs.normalised, test, run.config.seed, run.config.mirror)
+        predictions = answers(run.method, run.inputs.normalised, test, run.config.seed, run.config.mirror, run.team)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
         by_class = mean_class_errors(list(predictions["probabilities"]), test.labels, run.data.classes)
-        put(folder.predictions, tensor_bytes(predictions))
     validation_answers = run.validation_answers()
     validation = [error(p, run.validation.labels) for p in validation_answers]
     if validation and not by_class:
@@ -274,6 +291,14 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }
+    run.team.told(lambda: concluded(run, folder, result, predictions))
+    return result
+
+
+def concluded(run: Run, folder: RunFolder, result: dict[str, Any], predictions: Mapping[str, Tensor]) -> str:
+    """Write the last files of a run."""
+    if predictions:
+        put(folder.predictions, tensor_bytes(predictions))
     write_card(folder, result, len(run.validation))
     put_json(folder.result, sealed(result))  # the last file: with it the run is finished
-    return result
+    return str(folder.result)

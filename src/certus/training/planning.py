@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import fmean
 
@@ -28,6 +29,7 @@ from certus.data.batches import Sees, images_in_a_step
 from certus.data.descriptors import describe
 from certus.data.folds import error_by_folds
 from certus.data.split import Split
+from certus.distributed.team import ALONE, Team
 from certus.errors import UsageError
 from certus.teachers import Propagation
 from certus.text import brief
@@ -45,9 +47,15 @@ TRIED, EMBEDDING = 16, 0.8  # pictures whose embedding is timed; share of the mi
 LONGEST = MOST_STEPS  # also of epochs and minutes: so many minutes are 190 years
 
 
-def complete(config: Config, epochs: float | None = None, minutes: float | None = None) -> Config:
+def complete(config: Config, epochs: float | None = None, minutes: float | None = None, team: Team = ALONE) -> Config:
     """The config with nothing left to decide, the number of steps included."""
-    return complete_on(data_of(config), config, epochs, minutes)
+    found = complete_on(data_of(config), config, epochs, minutes, team=team)
+    return told_config(team, lambda: found)
+
+
+def told_config(team: Team, make: Callable[[], Config]) -> Config:
+    """That of rank 0."""
+    return make() if team.size == 1 else Config(**json.loads(team.told(lambda: json.dumps(asdict(make())))))
 
 
 def data_of(config: Config) -> Dataset:
@@ -60,9 +68,12 @@ def complete_on(
     epochs: float | None = None,
     minutes: float | None = None,
     make: MakeNetwork | None = None,
+    team: Team = ALONE,
 ) -> Config:
-    """The same for data that are loaded already. `make` builds the user's own network."""
-    decided = decide(config, data)
+    """The same for data that are loaded already. `make` builds the user's own network. A `team` times its steps
+    together, and rank 0 decides."""
+    decided = told_config(team, lambda: decide(config, data))
+    decided = decided if config.threads else replace(decided, threads=team.threads(decided.threads))
     split_of(decided, data)  # refuses labels that the data do not have before anything is trained
     if decided.steps:
         return warmed_up(decided, data)
@@ -71,7 +82,7 @@ def complete_on(
             replace(embeddable(decided, data, minutes, not config.threads), steps=usual_steps(config)), data
         )
     if minutes is not None:
-        return within(decided, data, minutes, not config.threads, not config.width, make)
+        return within(decided, data, minutes, not config.threads, not config.width, make, team)
     if epochs is None and (config.network == "sprint" or decided.weights):
         return warmed_up(replace(decided, steps=usual_steps(config)), data)
     wanted = epochs_for(config.data) if epochs is None else epochs
@@ -212,6 +223,7 @@ def within(
     choose_threads: bool,
     choose_width: bool,
     make: MakeNetwork | None = None,
+    team: Team = ALONE,
     planning: float = PLANNING,
 ) -> Config:
     """With as many steps as fit, by timing a few on a copy that is thrown away. The timing is part of the minutes, up
@@ -225,14 +237,15 @@ def within(
     began, budget = time.process_time(), 60 * minutes
 
     def fitted(config: Config, cost: Cost) -> Config:
-        left = budget - min(planning * budget, (time.process_time() - began) / config.threads)
+        spent = team.agreed((time.process_time() - began) / config.threads)
+        left = budget - min(planning * budget, spent)
         warm = warm_share(config, data)
         steps = cost.steps(left, warm)
         return replace(config, steps=steps, warm_up=warm(steps))
 
     candidates = {1, config.threads} if choose_threads else {config.threads}
     timed = smaller_batches(config) or config
-    costs = {n: cost(replace(timed, threads=n), data, make) for n in sorted(candidates)}
+    costs = {n: cost(replace(timed, threads=n), data, make, team) for n in sorted(candidates)}
     threads = min(costs, key=lambda n: costs[n].full)
     found = costs[threads]
     images = [images_in_a_step((c.labelled_batch, c.unlabelled_batch), found.sees) for c in (config, timed)]
@@ -252,14 +265,14 @@ def within(
     return planned(WIDER, PRICE) if many and config.width < WIDER else plan
 
 
-def cost(config: Config, data: Dataset, make: MakeNetwork | None = None) -> Cost:
+def cost(config: Config, data: Dataset, make: MakeNetwork | None = None, team: Team = ALONE) -> Cost:
     """Of both kinds of step, each with its share of the validation, on a copy that is thrown away."""
     with threads(config.threads):
-        run = build_on(data, replace(config, steps=1_000_000, warm_up=0.0), make, reuse_labelled=True)
+        run = build_on(data, replace(config, steps=1_000_000, warm_up=0.0), make, reuse_labelled=True, team=team)
         part = run.validation
         few = replace(run, validation=Part(part.images[:SAMPLE], part.labels[:SAMPLE]))
         share = len(part) / max(1, len(few.validation)) / run.batches.per_epoch
-        validation = share * seconds(few.validation_errors, config.threads)
+        validation = share * seconds(few.validation_errors, config.threads, team)
         full = fmean(timed(run)) + validation
         if not config.warm_up:
             return Cost(full, full, run.method.sees)
@@ -272,17 +285,17 @@ def timed(run: Run) -> list[float]:
         run.advance(number)
     times: list[float] = []
     while len(times) < FEWEST or (len(times) < MOST and sum(times) < ENOUGH):
-        times.append(seconds(lambda: run.advance(WARM + len(times)), run.config.threads))
+        times.append(seconds(lambda: run.advance(WARM + len(times)), run.config.threads, run.team))
     return times
 
 
-def seconds(work: Callable[[], object], threads: int) -> float:
-    """One thread is timed by its processor's time, so that a busy machine does not shorten the run; several by a clock,
-    because they wait for each other."""
-    clock = clock_of(threads)
+def seconds(work: Callable[[], object], threads: int, team: Team = ALONE) -> float:
+    """One thread is timed by its processor's time, so that a busy machine does not shorten the run; several, and
+    several processes, by a clock, because they wait for each other."""
+    clock = clock_of(threads) if team.size == 1 else time.perf_counter
     start = clock()
     work()
-    return clock() - start
+    return team.agreed(clock() - start)
 
 
 def clock_of(threads: int) -> Callable[[], float]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,10 +18,12 @@ from certus.core.step import Batch, Step
 from certus.data import Dataset, Part
 from certus.data.batches import Batches
 from certus.data.split import Split
+from certus.distributed.team import ALONE, Team
 from certus.errors import CertusError
 from certus.networks.precision import autocast
 from certus.randomness import seed_of
 from certus.training.evaluation import errors, probabilities
+from certus.training.gradients import Losses, losses_of
 from certus.training.observer import Observer
 from certus.views import Views
 
@@ -48,6 +51,12 @@ class Run:
     validation: Part  # never trained on
     guesses: Tensor | None = None  # (N,) `labels`, and guesses in place of some −1, for the warm-up
     prior: Tensor | None = None  # (C,) log frequency of each class among the labels, if the loss makes up for it
+    team: Team = ALONE  # of processes that train it together
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Of a step, by term; with several processes, their gradients are reduced."""
+        return losses_of(self.method, self.team)
 
     @property
     def images_per_step(self) -> int:
@@ -71,7 +80,7 @@ class Run:
         labelled = len(index) if clock.warming else self.batches.sizes[0]
         labels = self.labels if self.guesses is None or not clock.warming else self.guesses
         batch = Batch(self.inputs.normalised(self.images[index]), labels[index], index, labelled, self.prior)
-        return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"))
+        return Step(batch, clock, self.views, seed_of(self.config.seed, "steps"), self.team.rows)
 
     def rate(self, number: int) -> float:
         """The learning rate of the number-th step."""
@@ -94,7 +103,7 @@ class Run:
         if observer:
             step = observer.timed(step)
         with phase("losses"), autocast(self.config.precision, self.config.device):
-            losses = self.method.losses(step)
+            losses = self.losses(step)
         detached = {name: loss.detach() for name, loss in losses.items()}
         if not self.images.is_cuda:
             check_finite(detached, number)
@@ -124,15 +133,13 @@ class Run:
 
     def validation_answers(self) -> list[Tensor]:
         """The probabilities (N, C) of each answering network; empty without validation images."""
-        images, nets = self.validation.images, self.method.answers
-        return [probabilities(net, self.inputs.normalised, images, self.config.mirror) for net in nets if len(images)]
+        images, nets, normalised = self.validation.images, self.method.answers, self.inputs.normalised
+        return [probabilities(n, normalised, images, self.config.mirror, team=self.team) for n in nets if len(images)]
 
     def validation_errors(self) -> list[float]:
         """Of each answering network; empty without validation images."""
-        part, mirror = self.validation, self.config.mirror
-        return (
-            errors(self.method.answers, self.inputs.normalised, part.images, part.labels, mirror) if len(part) else []
-        )
+        part, nets, mirror, team = self.validation, self.method.answers, self.config.mirror, self.team
+        return errors(nets, self.inputs.normalised, part.images, part.labels, mirror, team) if len(part) else []
 
 
 def unwatched(name: str) -> AbstractContextManager[None]:  # noqa: ARG001 (a phase has a name)

@@ -111,12 +111,12 @@ class RunFolder:
             yield folder
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Iterator[RunFolder]:
         """Lock a folder that holds a run."""
         if not self.path.is_dir():
             raise UsageError(f"{self.path} holds no run: there is no such folder.")
         with locked(self.path):
-            yield
+            yield self
 
     @classmethod
     def candidates(cls, config: Config) -> Iterator[RunFolder]:
