@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=120.0, help="for each network")
     options = parser.parse_args()
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as under torchrun
     for network in options.networks.split(","):
         found = measure(network, options.batch, options.seconds)
         print(json.dumps({"network": network, "width": NETWORKS[network], "batch": options.batch, "arms": found}))
