@@ -9,6 +9,9 @@ let state = null, work = Promise.resolve(), pending = 0, broken = false, poll = 
 
 // ---- talking to the server
 
+const GONE = "The server does not answer: this picture may not be saved, everything before it is. " +
+  "Start certus review again, and open the address that it prints.";
+
 async function ask(path, body) {
   const how = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
   let answer, text;
@@ -17,8 +20,7 @@ async function ask(path, body) {
     text = await answer.text();
   } catch {
     broken = true;
-    throw new Error("The server does not answer: this picture may not be saved, everything before it is. " +
-      "Start certus review again, and open the address that it prints.");
+    throw new Error(GONE);
   }
   let found = null;
   try { found = JSON.parse(text); } catch { /* a refusal is plain text */ }
@@ -499,7 +501,7 @@ $("stage").addEventListener("pointermove", move);
 $("large").addEventListener("load", () => $("large").classList.toggle("tiny", $("large").naturalWidth <= 96));
 $("large").addEventListener("error", async () => {
   const answer = await fetch($("large").src).catch(() => null);
-  alarm(answer ? await answer.text() : "The picture cannot be loaded.");
+  alarm(answer ? await answer.text() : GONE);
 });
 $("take").addEventListener("click", () => current() && give(current().answer));
 $("keep").addEventListener("click", () => current() && give(current().given));
