@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from certus.methods import METHODS
 from certus.report.report import write_report
 from certus.report.runs import RunRecord
 from certus.report.statistics import paired
+from certus.training.lock import locked
 from certus.training.run_folder import RunFolder
 
 
@@ -207,6 +210,29 @@ def test_every_method_has_the_same_minutes_rotnet_included(tmp_path: Path, timin
     assert all(cell.config.unlabelled == 0 for cell in cells)  # all of them
 
 
+def test_of_two_processes_one_plans(
+    tiny: Scale, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timings: dict[str, float]
+) -> None:
+    """The second waits for the lock, and then finds the plan of the first."""
+    settings = {name: value for name, value in tiny.settings.items() if name != "steps"}
+    monkeypatch.setitem(scales.SCALES, "cpu", replace(tiny, settings=settings, minutes=0.02))
+    words = ("table1", "--only", "cifar10-1000/mean-teacher", "--data-dir", files, "--seeds", 1)
+    assert ask(*words, "--out", tmp_path / "first") == 0
+    assert timings.pop("mean-teacher") == 0.02
+    second = tmp_path / "second"
+
+    @contextmanager
+    def waiting(folder: Path, seconds: float = 0.0) -> Iterator[object]:
+        with locked(folder, seconds) as lock:
+            if folder == second:
+                shutil.copy(tmp_path / "first" / "plan.json", second)
+            yield lock
+
+    monkeypatch.setattr(cli_paper, "locked", waiting)
+    assert ask(*words, "--out", second) == 0
+    assert not timings
+
+
 @pytest.mark.usefixtures("real_sizes")
 def test_an_arm_is_timed_once_for_all_seeds_and_commands(tmp_path: Path, timings: dict[str, float]) -> None:
     chosen = paper.chosen(paper.experiment("table1"), CPU, "svhn-1000/ft-ccl; svhn-1000/pi")
@@ -329,7 +355,8 @@ def test_runs_of_some_minutes_go_on_as_they_were_planned(
         "certus paper table1 --scale cpu --minutes 0.004 --only 'cifar10-1000/supervised"
     )
     fewest, most = sorted(planned["arms"][f"cifar10-1000/{name}"]["steps"] for name in found["arms"])
-    assert found["description"].startswith(f"{fewest:,} to {most:,} steps, 100 images kept for validation, 1 seed")
+    several = f"{fewest:,} to " * (fewest < most)
+    assert found["description"].startswith(f"{several}{most:,} steps, 100 images kept for validation, 1 seed")
     with pytest.raises(UsageError, match=r"holds runs of scale cpu-0\.004min, not cpu-1min"):
         ask(*(word for word in words if word not in ("--minutes", "0.004")))
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from certus.training.unlabelled import answer_unlabelled
 from certus.writing import put, put_json
 
 WRITING = 600  # seconds for another process that writes the same tables
+PLANNING = 7200  # and for one that times the same arms
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,10 @@ def run(options: Options) -> int:
     workers = options.workers or (1 if torch.cuda.is_available() and options.on == LOCAL else None)
     if options.publish is not None:
         published(scale, options.publish)  # refuses a folder that cannot be added to before anything is trained
-    plan = paper.Plan(out, scale.label, not options.finished, tell_timing)
-    cells = paper.cells(chosen, scale, seeds, plan, options.data_dir)
+    with nullcontext() if options.finished else locked(out, PLANNING):  # another process may be timing the same arms
+        plan = paper.Plan(out, scale.label, not options.finished, tell_timing)
+        cells = paper.cells(chosen, scale, seeds, plan, options.data_dir)
+        before = [] if options.finished else paper.pretraining_cells(chosen, scale, seeds, plan, options.data_dir)
     how = "only those that are finished" if options.finished else at_a_time(options.on, workers)
     console.print(f"{experiment.name}: {experiment.summary}. {len(cells)} runs, {how}, in {out}", soft_wrap=True)
     failures: Failures = {}
@@ -107,7 +111,6 @@ def run(options: Options) -> int:
         if not results and not failures:
             raise UsageError(f"None of these runs is finished in {out}: leave out `finished` to train them.")
     else:
-        before = paper.pretraining_cells(chosen, scale, seeds, plan, options.data_dir)
         results, failures = run_in_order(before, cells, workers, options.on)
     if not results:
         return report_failures(failures)
