@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import minutes_report
+import networks
+import pictures_report
 import pytest
 import resumable
 import scipy.stats
@@ -27,7 +29,8 @@ from certus.experiments.paper.scales import OWN
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/runs.csv"))
+OWN_TABLES = ("networks", "pictures")  # their benchmarks print them, see the end of this file
+FOLDERS = sorted(p.parent.name for p in RESULTS.glob("*/runs.csv") if p.parent.name not in OWN_TABLES)
 PAGES = [ROOT / "README.md", RESULTS / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DATA_SETS = {"CIFAR-10": "cifar10", "SVHN": "svhn", "CIFAR-100": "cifar100"}
 METRICS = ("PV", "EV", "PE", "MI", "PR", "confidence")
@@ -538,3 +541,15 @@ def test_a_wrong_number_after_equal_minutes_is_found(empty_results: Path) -> Non
     assert equal_minutes("a after 1", "b after 1")
     assert equal_minutes("a after 1", "b")
     assert not equal_minutes("a after 1", "a after 3")
+
+
+def test_pages_have_the_tables_of_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `--report` prints them from the rows."""
+    page = (ROOT / "docs" / "performance.md").read_text()
+    networks.report(resumable.read(RESULTS / "networks" / "runs.csv"))
+    rows = resumable.read(RESULTS / "pictures" / "runs.csv")
+    tables = [t.markdown() for measure in pictures_report.MEASURES for t in pictures_report.tables(rows, measure)]
+    lines = [line for text in (capsys.readouterr().out, *tables) for line in text.splitlines() if line.strip()]
+    assert len(lines) > 20
+    for line in lines:
+        assert f"\n{line}\n" in page
