@@ -1,6 +1,7 @@
 """The arms of benchmarks/minutes.py, which starts this file as a child process: one cell, one thread, one line of JSON.
 
-engine …   certus with the settings that it chooses for the data set, without a GPU
+certus default   what `certus train` does without a GPU, whatever that is
+engine …   certus with the settings that it chooses for the data set, without a GPU; answers without shifted copies
 0.1.0 …    certus with the network, the optimiser and the settings of version 0.1.0
 usb …      USB's own algorithms and settings (benchmarks/usb.py), on certus's network, images and views
 hog + logistic regression, label spreading   scikit-learn, without a network and without a limit of time
@@ -37,6 +38,7 @@ from certus.training.planning import complete
 from certus.training.run import Run
 
 UNENDING = 1_000_000  # steps of a run that is only timed
+UNNUDGED = {"nudge": 0}  # of the arms that are compared with each other: rivals have no shifted copies either
 WARM, FEWEST, ENOUGH = 2, 5, 5.0  # steps that are not timed, that are at least, seconds that are
 
 
@@ -49,8 +51,14 @@ def settings(given: Given, method: str = "supervised") -> dict[str, Any]:
 # --- certus
 
 
+def default(given: Given) -> Result:
+    plain = {name: value for name, value in settings(given).items() if name != "method"}
+    return trained(complete(resolve(plain), minutes=TWO_CORES * given["minutes"]))
+
+
 def engine(method: str, given: Given) -> Result:
-    return trained(complete(resolve(settings(given, method)), minutes=TWO_CORES * given["minutes"]))
+    plain = settings(given, method) | UNNUDGED
+    return trained(complete(resolve(plain), minutes=TWO_CORES * given["minutes"]))
 
 
 def first_version(method: str, given: Given) -> Result:
@@ -106,7 +114,7 @@ def evaluated(
     run: Run, nets: Sequence[nn.Module], validation: float, steps: int, seconds: float, chosen: dict[str, Any]
 ) -> Result:
     """With the test error, for which the test set is read this once."""
-    test = fmean(errors(nets, run.data.normalised, *both(run.data.test), run.config.mirror))
+    test = fmean(errors(nets, run.data.normalised, *both(run.data.test), run.config.looks))
     return row(test, validation, steps, seconds, f"certus {certus.__version__}", chosen)
 
 
@@ -142,6 +150,7 @@ def usb_arm(method: str, given: Given) -> Result:
         "unlabelled_batch": chosen["uratio"] * chosen["batch_size"],
         "warm_up": 0.0,
         "precision": "fp32",
+        **UNNUDGED,
     }
     config = decide(resolve(plain | around), data)
 
@@ -166,7 +175,7 @@ def usb_arm(method: str, given: Given) -> Result:
     seconds = time.process_time() - start
     nets = {"average": algorithm.ema_model.net, "student": algorithm.model.net}
     found = {
-        who: fmean(errors([net], data.normalised, *both(run.validation), config.mirror)) for who, net in nets.items()
+        who: fmean(errors([net], data.normalised, *both(run.validation), config.looks)) for who, net in nets.items()
     }
     answers = min(found, key=lambda who: found[who])  # in a short run the average is still near the first weights
     views = {
@@ -253,6 +262,7 @@ def sklearn_version() -> str:
 
 
 ARMS: dict[str, Callable[[Given], Result]] = {
+    "certus default": default,
     **{f"engine {m}": partial(engine, m) for m in ("supervised", "mean-teacher", "ft-ccl", "fixmatch")},
     **{f"0.1.0 {m}": partial(first_version, m) for m in ("supervised", "ft-ccl")},
     **{f"usb {m}": partial(usb_arm, m) for m in USB},

@@ -13,14 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 from resumable import Row, length
 
-from certus.report.figure import MUTED, SERIES, STYLE
+from certus.report.figure import INK, MUTED, SERIES, STYLE
 from certus.report.statistics import mean_std
 from certus.report.text_table import TextTable, spread_text
 
 TASKS = ("cifar10-4000", "cifar10-1000", "svhn-1000", "fashion-mnist-1000")
 USB = ("usb fixmatch", "usb mean-teacher")
 TIMELESS = ("hog + logistic regression", "label spreading")  # run once per seed, however long they take
+DEFAULT = "certus default"
 ARMS = (
+    DEFAULT,
     *("engine supervised", "engine mean-teacher", "engine ft-ccl", "engine fixmatch"),
     *("0.1.0 supervised", "0.1.0 ft-ccl", *USB, *TIMELESS),
 )
@@ -155,5 +157,7 @@ def panel(axes: Axes, task: str, errors: Errors, arms: Sequence[str], minutes: S
 
 def look(arm: str) -> dict[str, Any]:
     """The colour is the method, the line is the program."""
+    if arm == DEFAULT:
+        return {"color": INK, "linestyle": "-", "marker": "D"}
     program, _, method = arm.partition(" ")
     return {"color": SERIES[METHODS.index(method)], **PROGRAMS[program]}

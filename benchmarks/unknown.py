@@ -78,7 +78,7 @@ def trained(data: str, seed: int, minutes: float) -> Model:
         shape=run.data.shape,
         mean=run.data.scale[0],
         std=run.data.scale[1],
-        mirror=run.config.mirror,
+        looks=run.config.looks,
         witnesses=run.method.witnesses,
     )
     held_out = run.validation

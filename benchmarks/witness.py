@@ -31,7 +31,7 @@ def certain_errors(args: argparse.Namespace, seed: int) -> dict[str, list[float]
         given["validation"] = args.validation
     run = build(complete(resolve(given), minutes=args.minutes))
     fit(run)
-    found = answers(run.method, run.data.normalised, run.validation, seed, run.config.mirror)
+    found = answers(run.method, run.data.normalised, run.validation, seed, run.config.looks)
     p = found["probabilities"][0]
     found["confidence"] = unconfidence(p)
     print(f"seed {seed}: error {error(p, found['labels']):.2f} %", flush=True)

@@ -34,7 +34,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        One of `certus methods`. auto: ft-ccl for images; for vectors label-propagation, which carried a few
+        One of `certus methods`. auto: mean-teacher for images; for vectors label-propagation, which carried a few
         labels further than ft-ccl (docs/python.md).
     steps : int
         Training steps. None: what suits the data.
@@ -148,7 +148,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shape=data.shape,
             mean=mean,
             std=std,
-            mirror=run.config.mirror,
+            looks=run.config.looks,
             trunk=trunk_of(run.config, data) if run.config.depth == "head" else None,
             witnesses=run.method.witnesses,
             pixels=pixels,

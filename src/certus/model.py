@@ -30,6 +30,7 @@ from certus.training.embedding import Trunk, rooted
 from certus.training.evaluation import probabilities, uncertainties
 from certus.training.portable import is_portable, read_portable
 from certus.training.run_folder import RunFolder
+from certus.views.looks import WHOLE, Looks
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +94,8 @@ class Model:
         None for a run that has not finished.
     folder : Path or None
         Where the run is saved.
-    mirror : bool
-        Whether it answers with the mean over each image and its mirror image.
+    looks : Looks
+        The copies of each image whose answers are averaged: mirrored, shifted, or the image alone.
     trunk : Module or None
         What makes features of pixels, if the networks see those.
     witnesses : tuple of Module
@@ -114,7 +115,7 @@ class Model:
     std: Tensor
     result: Mapping[str, Any] | None = None
     folder: Path | None = None
-    mirror: bool = False
+    looks: Looks = WHOLE
     trunk: Trunk | None = None
     witnesses: tuple[nn.Module, ...] = ()
     pixels: Pixels = Pixels()  # noqa: RUF009 (frozen)
@@ -152,7 +153,7 @@ class Model:
         mean = self.mean_answer(self.nets, images)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
-            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.mirror, team=self.team)
+            uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.looks, team=self.team)
         if self.witnesses:
             uncertainty["witness"] = witnessed_entropy(mean, self.mean_answer(self.witnesses, images))
         known = self.calibration
@@ -167,7 +168,7 @@ class Model:
 
     def mean_answer(self, nets: Sequence[nn.Module], images: Tensor) -> Tensor:
         return torch.stack(
-            [probabilities(net, self.normalised, images, self.mirror, team=self.team) for net in nets]
+            [probabilities(net, self.normalised, images, self.looks, team=self.team) for net in nets]
         ).mean(0)
 
     @property
@@ -248,7 +249,7 @@ def model_of(saved: SavedNetworks) -> Model:
         shape=tuple(saved.about["shape"]),
         mean=mean,
         std=std,
-        mirror=saved.config.mirror,
+        looks=saved.config.looks,
         trunk=saved.trunk,
         witnesses=saved.method.witnesses,
     )

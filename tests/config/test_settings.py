@@ -68,7 +68,8 @@ ELSEWHERE = {
     "init",
     "from_",
     "mirror",
-}  # test_race, test_embedding, test_guessing, test_contract, own_pictures (two), pretraining, continuing, mirror
+    "nudge",
+}  # test_race, test_embedding, test_guessing, test_contract, own_pictures (two), pretraining, continuing, looks (two)
 
 
 def weights(given: dict[str, object]) -> list[torch.Tensor]:

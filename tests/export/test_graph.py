@@ -16,6 +16,7 @@ from certus.model import Model
 from certus.networks import NETWORKS, network
 from certus.networks.linear import Linear
 from certus.networks.pretrained import Pretrained
+from certus.views.looks import Looks
 
 
 def model_of(name: str, nets: int = 1, **more: object) -> Model:
@@ -40,7 +41,7 @@ def model_of(name: str, nets: int = 1, **more: object) -> Model:
         shape=shape,
         mean=torch.full((shape[0],), 120.0 if pictures else 0.1).view(scale),
         std=torch.full((shape[0],), 50.0 if pictures else 0.9).view(scale),
-        mirror=bool(more.get("mirror")),
+        looks=Looks(bool(more.get("mirror")), int(more.get("shift", 0))),  # type: ignore[call-overload]
         calibration=more.get("calibration"),  # type: ignore[arg-type]
     )
 
@@ -70,9 +71,9 @@ def test_every_network(name: str) -> None:
     assert check(model_of(name)).columns == ("confidence", *DRAWN)
 
 
-@pytest.mark.parametrize("mirror", [False, True])
-def test_several_teachers_with_a_witness_and_mirrored_answers(mirror: bool) -> None:
-    assert check(model_of("sprint", 2, mirror=mirror, witnessed=True)).columns[-1] == "witness"
+@pytest.mark.parametrize(("mirror", "shift"), [(False, 0), (True, 0), (False, 2), (True, 1)])
+def test_several_teachers_with_a_witness_and_averaged_answers(mirror: bool, shift: int) -> None:
+    assert check(model_of("sprint", 2, mirror=mirror, shift=shift, witnessed=True)).columns[-1] == "witness"
 
 
 class Trunk(nn.Module):

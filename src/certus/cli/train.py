@@ -33,6 +33,7 @@ from certus.training.run import Run
 from certus.training.run_folder import RunFolder
 from certus.training.shared_folder import opened_by
 from certus.training.tensorboard import board, the_writer
+from certus.views.looks import Looks
 from certus.writing import put
 
 FILES = "files"
@@ -211,7 +212,8 @@ def show_result(result: Mapping[str, Any], folder: RunFolder, as_json: bool) -> 
         return 0
     each = result["test_errors"]
     detail = "  (" + ", ".join(f"{name} {e:.2f} %" for name, e in each.items()) + ")" if len(each) > 1 else ""
-    how = ", mean over each image and its mirror image" if result.get("mirror") else ""
+    looks = str(Looks(result.get("mirror", False), result.get("nudge", 0)))
+    how = f", {looks}" if looks else ""
     if result["test_error"] is not None:
         print(f"Test error {result['test_error']:.2f} %{detail}{how}")
     elif result["validation_error"] is not None:

@@ -21,6 +21,7 @@ EVERYWHERE: dict[str, Any] = {
     "pace": "linear",
     "label_smoothing": 0.2,
     "strong": "distort",
+    "nudge": 1,  # answers are means over shifted copies
     "precision": "auto",
 }
 
@@ -64,7 +65,7 @@ BY_METHOD["filtering-ccl"] |= {"rho": 1.0}  # at the end of the run every target
 BY_METHOD["temperature-ccl"] |= {"heat": 1.0}
 BY_METHOD["ft-ccl"] |= {"rho": 1.0, "heat": 1.0}
 BY_DATA: dict[str, dict[str, Any]] = {
-    "digits": {"width": 64, "labelled_batch": 20, "unlabelled_batch": 128},
+    "digits": {"width": 64, "labelled_batch": 20, "unlabelled_batch": 128, "nudge": 0},
 }
 BY_BOTH: dict[tuple[str, str], dict[str, Any]] = {  # docs/digits.md
     ("digits", "supervised"): {"labelled_batch": 64, "labelled_view": "strong", "strength": 0.8},

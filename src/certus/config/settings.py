@@ -12,6 +12,7 @@ from certus.data.fitting import FITS
 from certus.errors import CertusError, UsageError, unknown
 from certus.methods.options import at_least, between, one_of, typed
 from certus.networks.precision import PRECISIONS
+from certus.views.looks import Looks
 
 GROUPS = ("data and labels", "method", "network", "views", "training", "length", "machine")
 MOST_STEPS = 99_999_999  # names of checkpoints have eight digits
@@ -103,6 +104,9 @@ class Config:
     mirror: bool = setting(
         VIEWS, False, "answer with the mean over each image and its mirror image; auto: as flip", auto=True
     )
+    nudge: int = setting(
+        VIEWS, 0, "answer with the mean over each image and two copies shifted by this many pixels", between(0, 7)
+    )
     strong: str = setting(
         VIEWS,
         "randaugment",
@@ -153,6 +157,11 @@ class Config:
     threads: int = setting(MACHINE, 0, "CPU threads; 0: one per core", between(0, 1024))
 
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method, in full
+
+    @property
+    def looks(self) -> Looks:
+        """The copies of an image whose answers are averaged."""
+        return Looks(self.mirror, self.nudge)
 
     def text(self) -> str:
         """As a run file, with its seal."""

@@ -117,7 +117,7 @@ def masked_metrics(model: Model, stored: Tensor, count: int, seed: int = 0) -> d
         masked = with_masks(deepcopy(net), draws)
         draws.seed, draws.count = torch.tensor(seed + number), count
         for t in range(count):
-            view = x.flip(-1) if model.mirror and t % 2 else x
+            view = x.flip(-1) if model.looks.mirror and t % 2 else x
             draws.only = t
             with evaluating(masked):
                 moments.add(masked(view).softmax(1))

@@ -71,7 +71,7 @@ class Graph(nn.Module):
     def __init__(self, model: Model, fit: str, draws: int) -> None:
         super().__init__()
         self.draws, self.pictures = Draws(), len(model.shape) == 3
-        self.mirror, self.calibration = model.mirror, model.calibration
+        self.looks, self.calibration = model.looks, model.calibration
         self.fit = Fit(model.shape[1], model.shape[0], fit) if self.pictures else nn.Identity()
         self.register_buffer("mean", model.mean.clone())
         self.register_buffer("std", model.std.clone())
@@ -92,9 +92,6 @@ class Graph(nn.Module):
         seen = x if self.embed is None else rooted(self.embed(x))
         return (seen - self.mean) / self.std
 
-    def sides(self, x: Tensor) -> list[Tensor]:
-        return [x, x.flip(-1)] if self.mirror else [x]
-
     @property
     def names(self) -> list[str]:
         """Of the outputs."""
@@ -106,13 +103,13 @@ class Graph(nn.Module):
 
     def answer(self, images: Tensor, seed: Tensor) -> Answers:
         x = self.normalised(self.fit(images))
-        views = self.sides(x)
+        views, sides = self.looks(x), len(self.looks.sides(x))
         clean, drawn = [], []
         for number, net in enumerate(self.nets):
             trunks = [net.trunk(view) for view in views]  # type: ignore[operator]
             clean.append(mean([net.rest(trunk).softmax(1) for trunk in trunks]))  # type: ignore[operator]
             if self.count:
-                drawn.append(self.drawn(net.rest, trunks, seed + number))  # type: ignore[arg-type]
+                drawn.append(self.drawn(net.rest, trunks[:sides], seed + number))  # type: ignore[arg-type]
         p = mean(clean)
         found = [1 - p.amax(1)]
         if self.count:

@@ -66,7 +66,7 @@ def settings_html(arm: Arm) -> str:
         "optimiser": f"{config.optimiser}, learning rate {config.learning_rate:g}, {config.precision}",
         **({"learns": f"{config.depth} of the network"} if config.depth != "all" else {}),
         **({"warm-up": f"{100 * config.warm_up:.0f} % of the steps"} if config.warm_up else {}),
-        **({"answers": "mean over each image and its mirror image"} if config.mirror else {}),
+        **({"answers": str(config.looks)} if str(config.looks) else {}),
         **({"label noise": f"{config.label_noise:g}"} if config.label_noise else {}),
     }
     options = {name.replace("_", " "): value_text(value) for name, value in config.options.items()}

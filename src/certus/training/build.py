@@ -75,12 +75,13 @@ def build_on(
         )
     parts = split_of(config, data)
     inputs = embedded(data, config) if config.depth == "head" else data
-    if len(inputs.shape) == 1 and (config.translate or config.flip or config.mirror):
+    if len(inputs.shape) == 1 and (config.translate or config.flip or config.mirror or config.nudge):
         what = (
             "Features, which `depth` head learns from," if inputs is not data else f"{config.data} holds vectors, which"
         )
         raise UsageError(
-            f"{what} cannot be shifted or mirrored: set `translate` to 0, turn `flip` and `mirror` off, or use `noise`."
+            f"{what} cannot be shifted or mirrored: set `translate` and `nudge` to 0, turn `flip` and `mirror` off, or "
+            "use `noise`."
         )
     held_out = Part(inputs.train.images[parts.validation], data.train.labels[parts.validation])
     if reuse_labelled and not len(parts.unlabelled):

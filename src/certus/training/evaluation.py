@@ -19,6 +19,7 @@ from certus.networks.inference import quick_stages
 from certus.networks.modes import dropout_only, evaluating, has_dropout
 from certus.networks.pretrained import Pretrained
 from certus.randomness import seed_global
+from certus.views.looks import WHOLE, Looks
 
 BATCH, PIXELS = 512, 2**21  # images at a time, and what they have together as the network sees them, at most
 Normalise = Callable[[Tensor], Tensor]  # images as stored -> what networks see
@@ -32,23 +33,18 @@ def at_a_time(net: nn.Module, images: Tensor) -> int:
 
 @torch.no_grad()
 def probabilities(
-    net: nn.Module, normalise: Normalise, images: Tensor, mirror: bool = False, batch: int = 0, team: Team = ALONE
+    net: nn.Module, normalise: Normalise, images: Tensor, looks: Looks = WHOLE, batch: int = 0, team: Team = ALONE
 ) -> Tensor:
-    """The clean answers (N, C) to stored images; `mirror`: the mean over each image and its mirror image."""
+    """The clean answers (N, C) to stored images; the mean over these `looks` of each image."""
     device = next(net.parameters()).device
 
     def answered(part: Tensor) -> Tensor:
         x = normalise(part.to(device))
         stages = nn.Sequential(*quick_stages(net, x))
         with evaluating(stages):
-            return torch.stack([stages(seen).softmax(1) for seen in both_sides(x, mirror)]).mean(0).cpu()
+            return torch.stack([stages(to_channels_last(seen)).softmax(1) for seen in looks(x)]).mean(0).cpu()
 
     return torch.cat(team.each(answered, images.split(batch or at_a_time(net, images))))
-
-
-def both_sides(x: Tensor, mirror: bool) -> tuple[Tensor, ...]:
-    """The images, and with `mirror` also as they are seen in a mirror."""
-    return (x, to_channels_last(x.flip(-1))) if mirror else (x,)
 
 
 @torch.no_grad()
@@ -58,14 +54,14 @@ def uncertainties(
     images: Tensor,
     passes: int = 10,
     seed: int = 0,
-    mirror: bool = False,
+    looks: Looks = WHOLE,
     batch: int = 0,
     team: Team = ALONE,
 ) -> dict[str, Tensor]:
     """Every metric (N,) of T answers of each network under dropout to the images as they are.
 
-    Draws have no views of their own and differ only from the first dropout on: all before it is computed once. With
-    `mirror` every other draw is an answer to the mirror image.
+    Draws have no views of their own and differ only from the first dropout on: all before it is computed once. If
+    the `looks` mirror, every other draw is an answer to the mirror image.
     """
     device = next(nets[0].parameters()).device
     parts = images.split(batch or at_a_time(nets[0], images))
@@ -75,7 +71,8 @@ def uncertainties(
         for n, net in enumerate(nets):
             first, *others = quick_stages(net, x)
             with dropout_only(nn.ModuleList([first, *others])):
-                trunks = [first(seen) if others else seen for seen in both_sides(x, mirror)]
+                sides = [to_channels_last(side) for side in looks.sides(x)]
+                trunks = [first(side) if others else side for side in sides]
                 rest = nn.Sequential(*(others or [first]))
                 for t in range(passes):
                     seed_global(seed + n, "evaluation draw", i, t, device=device)
@@ -89,19 +86,19 @@ def uncertainties(
 
 
 def answers(
-    method: Method, normalise: Normalise, part: Part, seed: int, mirror: bool = False, team: Team = ALONE
+    method: Method, normalise: Normalise, part: Part, seed: int, looks: Looks = WHOLE, team: Team = ALONE
 ) -> dict[str, Tensor]:
     """The answers that a run keeps: `probabilities` (n, N, C) of each network, `labels` (N,), and every metric (N,).
 
     The metrics are those of the first network: of ten draws, if it has dropout, and of its witness, if it has one.
     """
     nets, images = method.answers, part.images
-    clean = torch.stack([probabilities(net, normalise, images, mirror, team=team) for net in nets])
+    clean = torch.stack([probabilities(net, normalise, images, looks, team=team) for net in nets])
     found = {"probabilities": clean, "labels": part.labels}
     if has_dropout(nets[0]):
-        found |= uncertainties(nets[:1], normalise, images, 10, seed, mirror, team=team)
+        found |= uncertainties(nets[:1], normalise, images, 10, seed, looks, team=team)
     for witness in method.witnesses[:1]:
-        doubted = probabilities(witness, normalise, images, mirror, team=team)
+        doubted = probabilities(witness, normalise, images, looks, team=team)
         found["witness"] = witnessed_entropy(clean[0], doubted)
     return found
 
@@ -111,8 +108,8 @@ def errors(
     normalise: Normalise,
     images: Tensor,
     labels: Tensor,
-    mirror: bool = False,
+    looks: Looks = WHOLE,
     team: Team = ALONE,
 ) -> list[float]:
     """Each network's error; a circle's result is their mean, never their ensemble's."""
-    return [error(probabilities(net, normalise, images, mirror, team=team), labels) for net in nets]
+    return [error(probabilities(net, normalise, images, looks, team=team), labels) for net in nets]

@@ -270,7 +270,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
     by_class: dict[str, float] = {}
     predictions: dict[str, Tensor] = {}
     if nets and len(test):
-        predictions = answers(run.method, run.inputs.normalised, test, run.config.seed, run.config.mirror, run.team)
+        predictions = answers(run.method, run.inputs.normalised, test, run.config.seed, run.config.looks, run.team)
         each = [error(p, test.labels) for p in predictions["probabilities"]]
         by_class = mean_class_errors(list(predictions["probabilities"]), test.labels, run.data.classes)
     validation_answers = run.validation_answers()
@@ -288,6 +288,7 @@ def conclude(run: Run, folder: RunFolder, seconds: float) -> dict[str, Any]:
         "validation_error": fmean(validation) if validation else None,
         "class_errors": by_class,
         "mirror": run.config.mirror,
+        "nudge": run.config.nudge,
         "seconds": round(seconds, 3),
         "bytes": step_bytes(run, run.config.steps - 1),
     }

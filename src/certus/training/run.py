@@ -134,12 +134,12 @@ class Run:
     def validation_answers(self) -> list[Tensor]:
         """The probabilities (N, C) of each answering network; empty without validation images."""
         images, nets, normalised = self.validation.images, self.method.answers, self.inputs.normalised
-        return [probabilities(n, normalised, images, self.config.mirror, team=self.team) for n in nets if len(images)]
+        return [probabilities(n, normalised, images, self.config.looks, team=self.team) for n in nets if len(images)]
 
     def validation_errors(self) -> list[float]:
         """Of each answering network; empty without validation images."""
-        part, nets, mirror, team = self.validation, self.method.answers, self.config.mirror, self.team
-        return errors(nets, self.inputs.normalised, part.images, part.labels, mirror, team) if len(part) else []
+        part, nets, looks, team = self.validation, self.method.answers, self.config.looks, self.team
+        return errors(nets, self.inputs.normalised, part.images, part.labels, looks, team) if len(part) else []
 
 
 def unwatched(name: str) -> AbstractContextManager[None]:  # noqa: ARG001 (a phase has a name)

@@ -37,7 +37,7 @@ def answer_unlabelled(folder: RunFolder) -> None:
             raise CertusError(f"{folder.path} has no checkpoint any more, so its networks cannot answer.")
         check_settings(found[1], config, folder.path)
         restore(run, found)
-        given = answers(run.method, run.inputs.normalised, part, config.seed, config.mirror)
+        given = answers(run.method, run.inputs.normalised, part, config.seed, config.looks)
         put(folder.unlabelled, tensor_bytes(given))
 
 
