@@ -137,6 +137,7 @@ def compare(
     seeds: int = 5,
     labels: int | None = None,
     epochs: float | None = None,
+    minutes: float | None = None,
     options: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     workers: int = 0,
@@ -160,6 +161,8 @@ def compare(
         How many labels each run may see; 0 means all.
     epochs : float
         Passes over the unlabelled images.
+    minutes : float
+        Of one core, for each run: every method gets the same time. A few steps of each are timed first.
     options : dict
         Options of the methods. Each method gets those that it has.
     out : str or Path
@@ -186,7 +189,7 @@ def compare(
     """
     given = {"data": data and str(data), "labels": labels}
     chosen = {name: value for name, value in given.items() if value is not None} | settings
-    cells = comparison_cells(methods, seeds, chosen, options, epochs, None if out is None else Path(out))
+    cells = comparison_cells(methods, seeds, chosen, options, epochs, None if out is None else Path(out), minutes)
     results, failures = run_cells(cells, workers, on=on)
     if failures:
         name, reason = next(iter(failures.items()))

@@ -14,8 +14,8 @@ from experiments.inline import Serial
 from certus.cli import paper as cli
 from certus.config import Config
 from certus.data.dataset import Dataset, Part
-from certus.experiments import compare
-from certus.experiments.paper import Scale, plan, scales
+from certus.experiments import compare, plan
+from certus.experiments.paper import Scale, scales
 from certus.training import planning
 
 TINY = Scale(

@@ -17,7 +17,9 @@ import pytest
 from matplotlib.image import imread
 
 from certus.cli.main import run
+from certus.config import Config
 from certus.errors import Interrupted, UsageError
+from certus.experiments import plan
 from certus.experiments.compare import compare_cells, comparison_cells, events_of, run_cells, write_comparison
 from certus.experiments.pool import LocalPool, train_cell
 from certus.training.run_folder import RunFolder
@@ -108,9 +110,54 @@ def test_the_same_from_python(tmp_path: Path) -> None:
     assert again == results
 
 
+def test_every_method_gets_the_same_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Timed once: the same command takes the same steps, and other settings are timed anew."""
+    monkeypatch.chdir(tmp_path)
+    words = "compare --data moons --width 8 --labelled-batch 6 --unlabelled-batch 100 --seeds 2 --minutes 0.004".split()
+    words += ["--methods", "supervised,ft-ccl", "--json"]
+    asked: list[tuple[str, float]] = []
+
+    def timed_within(config: Config, minutes: float) -> Config:
+        asked.append((config.method, minutes))
+        return replace(config, steps=10 if config.method == "supervised" else 4)
+
+    monkeypatch.setattr(plan, "timed_within", timed_within)
+    assert run(words) == 0
+    shown = capsys.readouterr().err
+    assert "Timing a few steps of ft-ccl\n" in shown
+    assert "0.004 minutes of one core each (steps: supervised 10, ft-ccl 4)" in " ".join(shown.split())
+    assert asked == [("supervised", 0.004), ("ft-ccl", 0.004)]
+    out = Path("runs/compare-moons-6-0.004min")
+    steps = {
+        (name, s): RunFolder(out / f"{name}-seed{s}").load_config().steps
+        for name in ("supervised", "ft-ccl")
+        for s in (0, 1)
+    }
+    assert steps == {("supervised", 0): 10, ("supervised", 1): 10, ("ft-ccl", 0): 4, ("ft-ccl", 1): 4}
+    results = json.loads((out / "results.json").read_text())
+    assert run(words) == 0
+    assert len(asked) == 2
+    assert json.loads((out / "results.json").read_text()) == results
+    with pytest.raises(UsageError, match="already holds a run with other settings"):
+        run([*words, "--dropout", "0.4"])
+    assert len(asked) == 4
+    with pytest.raises(UsageError, match=r"holds runs of 0\.004 minutes a run, not of 1 minutes a run"):
+        comparison_cells(["supervised"], 1, {"data": "moons"}, out=out, minutes=1)
+
+
+def test_minutes_are_timed_for_real(tmp_path: Path) -> None:
+    first = comparison_cells(["supervised", "pi"], 1, {"data": "moons"}, out=tmp_path, minutes=0.02)
+    assert all(cell.config.steps > 1 for cell in first)
+    assert comparison_cells(["supervised", "pi"], 1, {"data": "moons"}, out=tmp_path, minutes=0.02) == first
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"minutes": 0.0}, "`minutes` must be more than 0, but is 0"),
+        ({"minutes": 1.0, "epochs": 1.0}, "Give only one of `epochs`, `minutes`"),
         ({"methods": []}, "`methods` must name each method once, but is empty"),
         ({"methods": ["pi", "pi"]}, "`methods` must name each method once, but is pi, pi"),
         ({"seeds": 0}, "`seeds` must be at least 1, but is 0"),

@@ -17,13 +17,14 @@ from certus.cli import main as cli
 from certus.cli import paper as cli_paper
 from certus.config import Config
 from certus.errors import CertusError, UsageError
-from certus.experiments import paper
-from certus.experiments.paper import Arm, Experiment, Plan, Scale, Task, plan, scales, tables
+from certus.experiments import paper, plan
+from certus.experiments.paper import Arm, Experiment, Scale, Task, scales, tables
 from certus.experiments.paper.cells import cells as paper_cells
 from certus.experiments.paper.cells import chosen, pretraining_cells
 from certus.experiments.paper.printed import ARMS, TABLE1
 from certus.experiments.paper.records import COLUMNS, Records
 from certus.experiments.paper.scales import CPU, FULL, OWN, SCALES
+from certus.experiments.plan import Plan
 from certus.methods import METHODS
 from certus.report.report import write_report
 from certus.report.runs import RunRecord
@@ -249,7 +250,7 @@ def test_an_arm_is_timed_once_for_all_seeds_and_commands(tmp_path: Path, timings
     more = paper.chosen(paper.experiment("table1"), CPU, "svhn-1000/ft-ccl; svhn-1000/vat*")
     assert {c.arm for c in paper.cells(more, CPU, 1, again, "")} == {"ft-ccl"}  # vat is not timed only to be shown
     assert not timings
-    with pytest.raises(UsageError, match=r"holds runs of scale cpu-3min, not cpu-5min: give another `out`\."):
+    with pytest.raises(UsageError, match=r"holds runs of cpu-3min, not of cpu-5min: give another `out`\."):
         Plan(tmp_path, replace(CPU, minutes=5).label)
     (tmp_path / "plan.json").write_text("{}")
     with pytest.raises(UsageError, match="is not as certus wrote it"):
@@ -357,7 +358,7 @@ def test_runs_of_some_minutes_go_on_as_they_were_planned(
     fewest, most = sorted(planned["arms"][f"cifar10-1000/{name}"]["steps"] for name in found["arms"])
     several = f"{fewest:,} to " * (fewest < most)
     assert found["description"].startswith(f"{several}{most:,} steps, 100 images kept for validation, 1 seed")
-    with pytest.raises(UsageError, match=r"holds runs of scale cpu-0\.004min, not cpu-1min"):
+    with pytest.raises(UsageError, match=r"holds runs of cpu-0\.004min, not of cpu-1min"):
         ask(*(word for word in words if word not in ("--minutes", "0.004")))
 
 

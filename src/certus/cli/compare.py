@@ -45,6 +45,9 @@ class Options:
     )
     seeds: int = flag("number of seeds, counted from 0", 5, group=COMPARISON)
     epochs: float | None = flag("passes over the unlabelled images", None, "by data set", COMPARISON)
+    minutes: float | None = flag(
+        "train each run for so many minutes of one core: every method gets the same time", group=COMPARISON
+    )
     workers: int | None = flag("runs trained at the same time", None, "one per core", COMPARISON)
     on: str = flag(ON, LOCAL, group=COMPARISON)
     out: Path | None = flag("the folder of the runs", None, "runs/compare-…", COMPARISON)
@@ -58,12 +61,19 @@ def run(options: Options) -> int:
         raise UsageError(f"--workers must be at least 1, but is {options.workers}.")
     names = list(METHODS) if options.methods == "all" else [name for name in options.methods.split(",") if name]
     cells = compare.comparison_cells(
-        names, options.seeds, options.settings, options.method_options, options.epochs, options.out
+        names,
+        options.seeds,
+        options.settings,
+        options.method_options,
+        options.epochs,
+        options.out,
+        options.minutes,
+        tell_timing,
     )
     out = cells[0].folder.path.parent
     config = cells[0].config
     console.print(
-        f"{len(cells)} runs on {config.data}: {config.labels} labels, {config.steps} steps each, "
+        f"{len(cells)} runs on {config.data}: {config.labels} labels, {lengths(cells, options.minutes)}, "
         f"{at_a_time(options.on, options.workers)}, in {out}",
         soft_wrap=True,
     )
@@ -78,6 +88,19 @@ def run(options: Options) -> int:
         if picture:
             print(f"Picture: {picture}")
     return report_failures(failures)
+
+
+def tell_timing(name: str) -> None:
+    console.print(f"Timing a few steps of {name}", soft_wrap=True)
+
+
+def lengths(cells: Sequence[Cell], minutes: float | None) -> str:
+    """How long each run is."""
+    steps = {cell.arm: cell.config.steps for cell in cells}
+    if minutes is None:
+        return f"{cells[0].config.steps} steps each"
+    each = ", ".join(f"{arm} {count:,}" for arm, count in steps.items())
+    return f"{minutes:g} minute{'s' * (minutes != 1)} of one core each (steps: {each})"
 
 
 def typed_command() -> str:

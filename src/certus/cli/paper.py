@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from certus.cli.compare import ON, Failures, Results, at_a_time, report_failures, run_with_progress
+from certus.cli.compare import ON, Failures, Results, at_a_time, report_failures, run_with_progress, tell_timing
 from certus.cli.flags import argument, flag
 from certus.cli.progress import console
 from certus.cli.screen import screen
@@ -27,6 +27,7 @@ from certus.experiments.paper.publishing import publish, published
 from certus.experiments.paper.recording import records_of
 from certus.experiments.paper.records import Records
 from certus.experiments.paper.tasks import MILLION
+from certus.experiments.plan import PLANNING, Plan
 from certus.experiments.pool import LOCAL
 from certus.methods.options import at_least, between
 from certus.report.report import write_report
@@ -36,7 +37,6 @@ from certus.training.unlabelled import answer_unlabelled
 from certus.writing import put, put_json
 
 WRITING = 600  # seconds for another process that writes the same tables
-PLANNING = 7200  # and for one that times the same arms
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def run(options: Options) -> int:
     if options.publish is not None:
         published(scale, options.publish)  # refuses a folder that cannot be added to before anything is trained
     with nullcontext() if options.finished else locked(out, PLANNING):  # another process may be timing the same arms
-        plan = paper.Plan(out, scale.label, not options.finished, tell_timing)
+        plan = Plan(out, scale.label, not options.finished, tell_timing)
         cells = paper.cells(chosen, scale, seeds, plan, options.data_dir)
         before = [] if options.finished else paper.pretraining_cells(chosen, scale, seeds, plan, options.data_dir)
     how = "only those that are finished" if options.finished else at_a_time(options.on, workers)
@@ -164,10 +164,6 @@ def numbers(name: str, text: str | None, least: float, most: float) -> list[floa
     for number in found:
         between(least, most)(name, number)
     return sorted(found)
-
-
-def tell_timing(name: str) -> None:
-    console.print(f"Timing a few steps of {name}", soft_wrap=True)
 
 
 def run_in_order(

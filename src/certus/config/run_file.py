@@ -26,7 +26,7 @@ FIRST = (
     *"init translate flip noise labelled_batch unlabelled_batch steps learning_rate momentum weight_decay".split(),
     *"device threads options".split(),
 )
-EARLIER = {"clock": 210, "nudge": 0}  # what run files that do not say so were trained and answer with
+EARLIER = {"clock": 210}  # what run files that do not say so were trained with
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from certus.config import resolve
+from certus.config import Config, decide, resolve
 from certus.errors import CertusError, UsageError
 from certus.experiments.cells import Cell, Results, cell_folder, finished_cells
+from certus.experiments.plan import PLANNING, Plan
 from certus.experiments.pool import LOCAL, Event, Patient, Pool, cores, open_pool
 from certus.methods import recipe
 from certus.methods.options import at_least
@@ -26,8 +27,9 @@ from certus.report.comparisons import compare_results
 from certus.report.overview import draw_comparison
 from certus.report.runs import Arm, RunRecord
 from certus.report.statistics import Comparison
+from certus.training.lock import locked
 from certus.training.loop import Tick
-from certus.training.planning import check_length, complete
+from certus.training.planning import check_length, complete, data_of
 from certus.training.stopping import stop_signal
 from certus.writing import put, put_json
 
@@ -36,6 +38,11 @@ notices = logging.getLogger("certus")
 Result = dict[str, Any]  # what result.json holds
 OnTick = Callable[[Cell, Tick], None]
 OnEnd = Callable[[Cell, Result | CertusError], None]
+OnTiming = Callable[[str], None]
+
+
+def ignore(*_: object) -> None:
+    """A listener that does nothing."""
 
 
 def comparison_cells(
@@ -45,6 +52,8 @@ def comparison_cells(
     options: Mapping[str, Any] | None = None,
     epochs: float | None = None,
     out: Path | None = None,
+    minutes: float | None = None,
+    on_timing: OnTiming = ignore,
 ) -> list[Cell]:
     """Every method at every seed: at one seed all methods have the same labels.
 
@@ -54,12 +63,15 @@ def comparison_cells(
         settings: of every run (`data`, `labels`, `width`, …), those that are not the defaults
         options: of the methods; each method gets those that it has
         epochs: passes over the unlabelled images, instead of `steps` among the settings
-        out: the folder of the runs; by default runs/compare-DATA-LABELS
+        out: the folder of the runs; by default runs/compare-DATA-LABELS, with minutes runs/compare-DATA-LABELS-Mmin
+        minutes: of one core for each run, instead of `epochs` or `steps`. A few steps of each method are timed once,
+            which is not part of them; the number that fits is kept in plan.json and is the same for every seed.
+        on_timing: called with the name of each method that is timed
     """
     if not methods or len(set(methods)) < len(methods):
         raise UsageError(f"`methods` must name each method once, but is {', '.join(methods) or 'empty'}.")
     at_least(1, MOST_SEEDS)("seeds", seeds)
-    check_length(None, epochs, None)
+    check_length((settings or {}).get("steps") or None, epochs, minutes)
     recipes = [recipe(name) for name in methods]
     for option in options or {}:
         if not any(option in known.defaults() for known in recipes):
@@ -68,9 +80,16 @@ def comparison_cells(
     for known in recipes:
         own = {name: value for name, value in (options or {}).items() if name in known.defaults()}
         given = {**(settings or {}), "method": known.name, "threads": 1, "options": own}
-        configs.append(complete(resolve(given), epochs))
-    first = configs[0]
-    out = out or Path("runs") / f"compare-{Path(first.data).name}-{first.labels}"
+        configs.append(resolve(given))
+    length = "" if minutes is None else f"{minutes:g}min"
+    if out is None:
+        first = decide(configs[0], data_of(configs[0]))
+        name = "-".join(filter(None, ("compare", Path(first.data).name, str(first.labels), length)))
+        out = Path("runs") / name
+    if minutes is None:
+        configs = [complete(config, epochs) for config in configs]
+    else:
+        configs = planned(configs, out, minutes, settings or {}, on_timing)
     cells = []
     for seed in range(seeds):
         for config in configs:
@@ -79,8 +98,17 @@ def comparison_cells(
     return cells
 
 
-def ignore(*_: object) -> None:
-    """A listener that does nothing."""
+def planned(
+    configs: Sequence[Config], out: Path, minutes: float, settings: Mapping[str, Any], on_timing: OnTiming
+) -> list[Config]:
+    """With as many steps as fit into the minutes. Other settings in the same folder are timed anew."""
+    given = [f"{name}={settings[name]}" for name in sorted(settings)]
+    with locked(out, PLANNING):  # another process may be timing the same methods
+        plan = Plan(out, f"{minutes:g} minutes a run", listen=lambda name: on_timing(name.partition(" ")[0]))
+        return [
+            plan.complete(" ".join((c.method, *given, *(f"{k}={v}" for k, v in c.options.items()))), c, lambda: minutes)
+            for c in configs
+        ]
 
 
 def run_cells(

@@ -2,7 +2,6 @@
 
 from certus.experiments.paper.cells import cells, chosen, pretraining_cells
 from certus.experiments.paper.experiments import EXPERIMENTS, experiment
-from certus.experiments.paper.plan import Plan
 from certus.experiments.paper.scales import SCALES, Scale, describe_scale, describe_task, scale_named, scale_of
 from certus.experiments.paper.tasks import Arm, Experiment, Task
 
@@ -11,7 +10,6 @@ __all__ = [
     "SCALES",
     "Arm",
     "Experiment",
-    "Plan",
     "Scale",
     "Task",
     "cells",

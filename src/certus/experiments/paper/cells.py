@@ -12,9 +12,9 @@ from pathlib import Path
 from certus.config import Config
 from certus.experiments.cells import Cell, cell_folder
 from certus.experiments.paper.experiments import RANDOM_WEIGHTS
-from certus.experiments.paper.plan import Plan, Untimed
 from certus.experiments.paper.scales import Scale
 from certus.experiments.paper.tasks import Arm, Experiment, Task
+from certus.experiments.plan import Plan, Untimed
 from certus.training.run_folder import RunFolder
 
 

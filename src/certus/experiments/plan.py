@@ -14,6 +14,7 @@ from certus.errors import UsageError
 from certus.training.planning import complete, timed_within
 from certus.writing import put_json
 
+PLANNING = 7200  # seconds to wait for another process that times the same arms
 PLANNED = ("steps", "warm_up", "width", "labelled_batch", "unlabelled_batch")
 
 
@@ -31,7 +32,7 @@ class Plan:
 
     Attributes:
         out: the folder of the runs
-        label: of the scale; a folder holds one
+        label: of the scale, or the minutes of each run; a folder holds one
         timing: whether an arm that is not planned yet is timed, or refused
         listen: called with the name of each arm that is timed
     """
@@ -53,7 +54,7 @@ class Plan:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise UsageError(f"{self.path} is not as certus wrote it: restore it, or give another `out`.") from None
         if label != self.label:
-            raise UsageError(f"{self.out} holds runs of scale {label}, not {self.label}: give another `out`.")
+            raise UsageError(f"{self.out} holds runs of {label}, not of {self.label}: give another `out`.")
 
     @property
     def path(self) -> Path:
