@@ -1,6 +1,6 @@
 """The arms of benchmarks/minutes.py, which starts this file as a child process: one cell, one thread, one line of JSON.
 
-certus default   what `certus train` does without a GPU, whatever that is
+default    what `certus train` does without a GPU, whatever that is
 engine …   certus with the settings that it chooses for the data set, without a GPU; answers without shifted copies
 0.1.0 …    certus with the network, the optimiser and the settings of version 0.1.0
 usb …      USB's own algorithms and settings (benchmarks/usb.py), on certus's network, images and views
@@ -262,7 +262,7 @@ def sklearn_version() -> str:
 
 
 ARMS: dict[str, Callable[[Given], Result]] = {
-    "certus default": default,
+    "default": default,
     **{f"engine {m}": partial(engine, m) for m in ("supervised", "mean-teacher", "ft-ccl", "fixmatch")},
     **{f"0.1.0 {m}": partial(first_version, m) for m in ("supervised", "ft-ccl")},
     **{f"usb {m}": partial(usb_arm, m) for m in USB},

@@ -20,7 +20,7 @@ from certus.report.text_table import TextTable, spread_text
 TASKS = ("cifar10-4000", "cifar10-1000", "svhn-1000", "fashion-mnist-1000")
 USB = ("usb fixmatch", "usb mean-teacher")
 TIMELESS = ("hog + logistic regression", "label spreading")  # run once per seed, however long they take
-DEFAULT = "certus default"
+DEFAULT = "default"
 ARMS = (
     DEFAULT,
     *("engine supervised", "engine mean-teacher", "engine ft-ccl", "engine fixmatch"),
