@@ -150,12 +150,14 @@ class Model:
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""
         images = rooted(self.trunk(images)) if self.trunk else images
-        mean = self.mean_answer(self.nets, images)
+        mean = self.mean_answer(self.nets, images, self.looks)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
             uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.looks, team=self.team)
         if self.witnesses:
-            uncertainty["witness"] = witnessed_entropy(mean, self.mean_answer(self.witnesses, images))
+            uncertainty["witness"] = witnessed_entropy(
+                mean, self.mean_answer(self.witnesses, images, self.looks.unmoved)
+            )
         known = self.calibration
         answered = known.answers(uncertainty, passes) if known else None
         return Prediction(
@@ -166,10 +168,8 @@ class Model:
             answered=None if answered is None else answered.numpy(),
         )
 
-    def mean_answer(self, nets: Sequence[nn.Module], images: Tensor) -> Tensor:
-        return torch.stack(
-            [probabilities(net, self.normalised, images, self.looks, team=self.team) for net in nets]
-        ).mean(0)
+    def mean_answer(self, nets: Sequence[nn.Module], images: Tensor, looks: Looks) -> Tensor:
+        return torch.stack([probabilities(net, self.normalised, images, looks, team=self.team) for net in nets]).mean(0)
 
     @property
     def modules(self) -> dict[str, nn.Module]:

@@ -115,7 +115,7 @@ class Graph(nn.Module):
         if self.count:
             found += metrics(torch.cat(drawn))
         if len(self.witnesses):
-            other = mean([mean([net(view).softmax(1) for view in views]) for net in self.witnesses])
+            other = mean([mean([net(view).softmax(1) for view in views[:sides]]) for net in self.witnesses])
             found.append(entropy(mean([p, other])))
         return self.decided(p, torch.stack(found, 1))
 

@@ -65,7 +65,8 @@ class Reviewed:
 
     @cached_property
     def asked(self) -> tuple[Prediction, NDArray[np.float32]]:
-        model, total = replace(self.model, trunk=None), len(self.free)
+        unmoved = self.model.looks.unmoved  # of so many pictures, a third of the time matters more
+        model, total = replace(self.model, trunk=None, looks=unmoved), len(self.free)
         draws = 0 if model.witnesses else self.draws
         answers, opinions = [], []
         with threads(self.config.threads), untouched_generator():
@@ -74,7 +75,7 @@ class Reviewed:
                 answers.append(model.answer(x, draws, self.config.seed))
                 opinion = answers[-1].probabilities
                 if model.witnesses:
-                    opinion = (opinion + model.mean_answer(model.witnesses, x).numpy()) / 2
+                    opinion = (opinion + model.mean_answer(model.witnesses, x, unmoved).numpy()) / 2
                 opinions.append(opinion)
                 self.listen(min(done + BATCH, total), total)
         return joined(answers), np.concatenate(opinions)

@@ -98,7 +98,7 @@ def answers(
     if has_dropout(nets[0]):
         found |= uncertainties(nets[:1], normalise, images, 10, seed, looks, team=team)
     for witness in method.witnesses[:1]:
-        doubted = probabilities(witness, normalise, images, looks, team=team)
+        doubted = probabilities(witness, normalise, images, looks.unmoved, team=team)
         found["witness"] = witnessed_entropy(clean[0], doubted)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -26,6 +26,11 @@ class Looks:
         """The sides, and then their shifted copies."""
         sides = self.sides(x)
         return (*sides, *(moved(side, by) for by in (self.nudge, -self.nudge) if by for side in sides))
+
+    @property
+    def unmoved(self) -> Looks:
+        """Without the shifted copies: enough for a second opinion."""
+        return replace(self, nudge=0)
 
     def __str__(self) -> str:
         """What an answer is; empty if it is that to the image alone."""
