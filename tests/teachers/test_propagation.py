@@ -17,6 +17,8 @@ from certus.errors import UsageError
 from certus.networks.references import refer
 from certus.teachers import Propagation
 from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels
+from certus.teachers.metric import near
+from certus.teachers.regression import belief, joined, regressed
 from certus.views import Chain
 
 SEED = st.integers(0, 2**32)
@@ -325,6 +327,21 @@ def test_over_the_inputs_the_labels_are_propagated_once_and_need_no_features(ove
     source.rebuild = None  # is not called again
     source.follow(step_at(1, context))
     assert torch.equal(source.weights, before)
+
+
+@pytest.mark.parametrize(("over", "graph_of"), [("inputs", local_graph), ("angles", graph)])
+def test_near_and_regression_give_the_labels_of_their_equations(over, graph_of):
+    images, labels, _ = clusters(3)
+    context = context_of(images, labels)
+    student = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    source = Propagation(student, context, start=0, neighbours=7, over=over, near=True, regression=0.5)
+    source.follow(step_at(0, context))
+    w = graph_of(near(images, graph_of(images, 7)), 7)
+    z = torch.from_numpy(by_share(diffuse(w, label_matrix(labels, 2), 0.99, iterations=200), labels))
+    z = joined(z, regressed(images, labels, 2), belief(labels, 2, 0.5))
+    guess, weight, balance = pseudo_labels(z, labels)
+    assert torch.equal(source.labels, guess)
+    assert torch.allclose(source.weights, (weight * balance[guess]).float())
 
 
 def test_damping_needs_dropout():
