@@ -6,7 +6,7 @@ from builders import normal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certus.teachers.regression import FLOOR, STRENGTH, belief, joined, regressed
+from certus.teachers.regression import FLOOR, STRENGTH, belief, joined, regressed, softened
 
 
 def two_classes(n=40):
@@ -72,3 +72,14 @@ def test_no_expert_forbids_a_class_and_where_no_label_arrives_the_regression_ans
     assert p[0, 1] == pytest.approx(FLOOR, rel=1e-3)
     assert p[1].tolist() == pytest.approx([0.9, 0.1])
     assert p[2].tolist() == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.25, 1.0])
+def test_hard_labels_and_probabilities_are_mixed_by_their_weights(beta):
+    p = torch.tensor([[0.7, 0.3], [0.2, 0.8], [0.6, 0.4]], dtype=torch.float64)
+    guess, weight = torch.tensor([0, 1, 0]), torch.tensor([2.0, 0.5, 0.0])
+    mixed, total = softened(p, guess, weight, beta)
+    for i in range(3):
+        slow = [(1 - beta) * float(weight[i]) * (c == guess[i]) + beta * float(p[i, c]) for c in range(2)]
+        assert (mixed[i] * total[i]).tolist() == pytest.approx([float(s) for s in slow], abs=1e-6)
+        assert float(mixed[i].sum()) == pytest.approx(1)

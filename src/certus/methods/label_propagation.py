@@ -49,7 +49,8 @@ class Options:
     alpha: float = option(0.99, "α of the diffusion", between(0, 0.9999))
     regression: float = option(
         0.0,
-        "ρ, multiply what arrives by (answer of logistic regression)^(ρn/(1 + ρn)), n labels per class",
+        "ρ, multiply what arrives by (answer of logistic regression)^β, β = ρn/(1 + ρn) for n labels per class, and "
+        "learn the share β of it as probabilities",
         at_least(0),
         source="ours, a product of experts as in Hinton 2002",
     )

@@ -23,7 +23,7 @@ from certus.networks.references import refer
 from certus.networks.roles import feature_size, role
 from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels
 from certus.teachers.metric import near
-from certus.teachers.regression import belief, joined, regressed
+from certus.teachers.regression import FLOOR, belief, joined, regressed, softened
 
 ENOUGH = 200  # steps of the conjugate gradient for labels that travel far
 
@@ -38,7 +38,8 @@ class Propagation(nn.Module):
     the labels' shares.
 
     With `near`, neighbours are found again in the metric in which they are near. With a `regression` ρ > 0, what
-    arrives is multiplied by q^β, where q is what logistic regression on the labels answers.
+    arrives is multiplied by q^β, where q is what logistic regression on the labels answers. The targets are then the
+    hard labels with weight (1 − β) ω_i ζ_c and the probabilities with weight β.
     """
 
     student: nn.Module
@@ -73,6 +74,8 @@ class Propagation(nn.Module):
         self.register_buffer("weights", torch.zeros(n))
         self.labels: Tensor
         self.weights: Tensor
+        self.register_buffer("shares", torch.zeros(n if regression else 0, context.classes))
+        self.shares: Tensor
         self.register_buffer("built", torch.tensor(False))
         self.built: Tensor
         self.classes = context.classes
@@ -80,9 +83,12 @@ class Propagation(nn.Module):
 
     def forward(self, step: Step) -> Target:
         labels, weights = self.labels[step.batch.index], self.weights[step.batch.index]
-        logits = torch.full((len(labels), self.classes), IMPOSSIBLE, device=labels.device)
-        unlabelled = step.batch.labels < 0
-        return Target.plain(logits.scatter(1, labels[:, None], 0.0)).kept(weights * unlabelled)
+        if self.regression:
+            logits = self.shares[step.batch.index].clamp(min=FLOOR).log()
+        else:
+            logits = torch.full((len(labels), self.classes), IMPOSSIBLE, device=labels.device)
+            logits = logits.scatter(1, labels[:, None], 0.0)
+        return Target.plain(logits).kept(weights * (step.batch.labels < 0))
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
@@ -106,8 +112,12 @@ class Propagation(nn.Module):
             beta = belief(labels, self.classes, self.regression)
             found = joined(found, regressed(x, labels, self.classes), beta)
         guess, weight, balance = pseudo_labels(found, labels)
+        weight = weight * balance[guess]
+        if self.regression:
+            probabilities, weight = softened(found, guess, weight, beta)
+            self.shares[context.pool] = probabilities.to(self.shares)
         self.labels[context.pool] = guess.to(self.labels.device)
-        self.weights[context.pool] = (weight * balance[guess]).float().to(self.weights.device)
+        self.weights[context.pool] = weight.float().to(self.weights.device)
         self.built.fill_(True)
 
     @property

@@ -9,6 +9,9 @@ from __future__ import annotations
 import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
+from torch.nn import functional as F
+
+from certus.teachers.diffusion import shares
 
 STRENGTH = 128.0  # C for vectors of length 1; a tenth of it or ten times as much changes little
 FLOOR = 1e-6  # the least probability: no expert forbids a class
@@ -36,5 +39,15 @@ def belief(labels: Tensor, classes: int, rate: float) -> float:
 
 def joined(z: Tensor, q: Tensor, beta: float) -> Tensor:
     """ẑ q^β (N, C), as probabilities; where no label has arrived, q^β alone."""
-    share = z.clamp(min=0) / z.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-300)
-    return (share.clamp(min=FLOOR).log() + beta * q.clamp(min=FLOOR).log()).softmax(1)
+    return (shares(z).clamp(min=FLOOR).log() + beta * q.clamp(min=FLOOR).log()).softmax(1)
+
+
+def softened(p: Tensor, guess: Tensor, weight: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """(1 − β) w · (1 for the guess, 0 for the others) + β p, as probabilities (N, C) and their weight (N,).
+
+    The layer can learn many hard labels by heart, so the more labels there are, the more it learns of the doubts.
+    """
+    hard = F.one_hot(guess, p.shape[1]).to(p)
+    both = (1 - beta) * weight[:, None].to(p) * hard + beta * p
+    total = both.sum(1)
+    return torch.where(total[:, None] > 0, both / total[:, None].clamp(min=1e-12), hard), total
