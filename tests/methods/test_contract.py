@@ -209,6 +209,7 @@ ALTERNATIVES: dict[str, object] = {
     "margin": 9.0,
     "rate": 0.9,
     "spread": 2.5,
+    "regression": 1.0,
     "start": 100.0,
     "neighbours": 3,
     "over": "inputs",

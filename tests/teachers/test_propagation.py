@@ -16,7 +16,9 @@ from certus.core.build_context import BuildContext
 from certus.errors import UsageError
 from certus.networks.references import refer
 from certus.teachers import Propagation
-from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels
+from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels, shares
+from certus.teachers.metric import near
+from certus.teachers.regression import belief, joined, regressed
 from certus.views import Chain
 
 SEED = st.integers(0, 2**32)
@@ -325,6 +327,36 @@ def test_over_the_inputs_the_labels_are_propagated_once_and_need_no_features(ove
     source.rebuild = None  # is not called again
     source.follow(step_at(1, context))
     assert torch.equal(source.weights, before)
+
+
+@pytest.mark.parametrize(("over", "graph_of"), [("inputs", local_graph), ("angles", graph)])
+def test_near_and_regression_give_the_labels_of_their_equations(over, graph_of):
+    images, labels, _ = clusters(3)
+    context = context_of(images, labels)
+    student = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    source = Propagation(student, context, start=0, neighbours=7, over=over, near=True, regression=0.5)
+    source.follow(step_at(0, context))
+    w = graph_of(near(images, graph_of(images, 7)), 7)
+    z = torch.from_numpy(by_share(diffuse(w, label_matrix(labels, 2), 0.99, iterations=200), labels))
+    beta = belief(labels, 2, 0.5)
+    z = joined(z, regressed(images, labels, 2), beta)
+    guess, weight, balance = pseudo_labels(z, labels)
+    assert torch.equal(source.labels, guess)
+    hard = torch.nn.functional.one_hot(guess, 2) * (weight * balance[guess])[:, None]
+    expected = (1 - beta) * hard + beta * z
+    step = step_at(1, context)
+    target = source(step)
+    got = target.logits.softmax(1) * source.weights[step.batch.index][:, None]
+    assert torch.allclose(got, expected[step.batch.index].float(), atol=1e-5)
+    assert torch.equal(target.weight, source.weights[step.batch.index] * (step.batch.labels < 0))
+
+
+def test_where_nothing_arrives_every_class_is_alike():
+    assert shares(torch.tensor([[0.0, 0.0], [-1.0, 0.0], [1.0, 3.0]])).tolist() == [
+        [0.5, 0.5],
+        [0.5, 0.5],
+        [0.25, 0.75],
+    ]
 
 
 def test_damping_needs_dropout():

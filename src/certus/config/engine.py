@@ -101,7 +101,10 @@ HEAD: dict[str, Any] = FINE | {  # to learn one layer on the features of such a 
 }
 HEAD_METHOD = "label-propagation"  # over the features: with few labels far ahead of the others (docs/pictures.md)
 HEAD_BY_METHOD: dict[str, dict[str, Any]] = {
-    **{key: {"over": "angles"} for key in ("label-propagation", "mean-teacher-label-propagation")},
+    **{
+        key: {"over": "angles", "near": True, "regression": 0.04}
+        for key in ("label-propagation", "mean-teacher-label-propagation")
+    },
     "supervised": {"labelled_batch": 64},
     **{method: {"warm_up": 0.3, "distance": "cross-entropy", "horizon": 0.2, "weight": 1.0} for method in TAUGHT},
     "fixmatch": {"warm_up": 0.3, "horizon": 0.2, "threshold": 0.5},

@@ -41,7 +41,19 @@ class Options:
         at_least(0),
         lambda o: "`over` inputs has its own similarities" if o.over == "inputs" else None,
     )
+    near: bool = option(
+        False,
+        "find neighbours again in the metric in which they are near",
+        source="ours, in the spirit of linear discriminant analysis",
+    )
     alpha: float = option(0.99, "α of the diffusion", between(0, 0.9999))
+    regression: float = option(
+        0.0,
+        "ρ, multiply what arrives by (answer of logistic regression)^β, β = ρn/(1 + ρn) for n labels per class, and "
+        "learn the share β of it as probabilities",
+        at_least(0),
+        source="ours, a product of experts as in Hinton 2002",
+    )
     damp: bool = option(
         False, "damping: an uncertain node passes on less of its value", source="Liu & Tan 2021, future work"
     )
@@ -70,6 +82,8 @@ def propagated(student: nn.Module, view: str, context: BuildContext, o: Any) -> 
         alpha=o.alpha,
         draws=o.damp_draws if o.damp else 0,
         over=o.over,
+        near=o.near,
+        regression=o.regression,
     )
     return source, Consistency(See(student, view), source, distance=cross_entropy, weight=Constant(o.spread))
 

@@ -98,6 +98,13 @@ def by_share(z: NDArray[np.float64], labels: Tensor) -> NDArray[np.float64]:
     return z * (count / np.maximum(z.sum(0), 1e-300))
 
 
+def shares(z: Tensor) -> Tensor:
+    """ẑ (N, C): of what has arrived at each image; every class alike where nothing has."""
+    z = z.clamp(min=0)
+    total = z.sum(1, keepdim=True)
+    return torch.where(total > 0, z / total.clamp(min=1e-300), 1 / z.shape[1])
+
+
 def pseudo_labels(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Each image's class (N,), its certainty ω_i = 1 − H(ẑ_i)/log C (N,), and the class weights ζ_c (C,).
 

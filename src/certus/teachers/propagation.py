@@ -22,6 +22,8 @@ from certus.networks.modes import dropout_only, evaluating, has_dropout
 from certus.networks.references import refer
 from certus.networks.roles import feature_size, role
 from certus.teachers.diffusion import by_share, diffuse, graph, label_matrix, local_graph, pseudo_labels
+from certus.teachers.metric import near
+from certus.teachers.regression import FLOOR, belief, joined, regressed, softened
 
 ENOUGH = 200  # steps of the conjugate gradient for labels that travel far
 
@@ -34,6 +36,10 @@ class Propagation(nn.Module):
 
     Over `inputs` or their `angles` the graph never changes, so it is built once; and the mass of each class follows
     the labels' shares.
+
+    With `near`, neighbours are found again in the metric in which they are near. With a `regression` ρ > 0, what
+    arrives is multiplied by q^β, where q is what logistic regression on the labels answers. The targets are then the
+    hard labels with weight (1 − β) ω_i ζ_c and the probabilities with weight β.
     """
 
     student: nn.Module
@@ -50,6 +56,8 @@ class Propagation(nn.Module):
         alpha: float = 0.99,
         draws: int = 0,
         over: str = "features",
+        near: bool = False,
+        regression: float = 0.0,
     ) -> None:
         super().__init__()
         if over == "features":
@@ -60,12 +68,14 @@ class Propagation(nn.Module):
                 "off."
             )
         self.start, self.neighbours, self.gamma, self.alpha, self.draws = start, neighbours, gamma, alpha, draws
-        self.over = over
+        self.over, self.near, self.regression = over, near, regression
         n = len(context.labels)
         self.register_buffer("labels", torch.zeros(n, dtype=torch.int64))
         self.register_buffer("weights", torch.zeros(n))
         self.labels: Tensor
         self.weights: Tensor
+        self.register_buffer("shares", torch.zeros(n if regression else 0, context.classes))
+        self.shares: Tensor
         self.register_buffer("built", torch.tensor(False))
         self.built: Tensor
         self.classes = context.classes
@@ -73,9 +83,12 @@ class Propagation(nn.Module):
 
     def forward(self, step: Step) -> Target:
         labels, weights = self.labels[step.batch.index], self.weights[step.batch.index]
-        logits = torch.full((len(labels), self.classes), IMPOSSIBLE, device=labels.device)
-        unlabelled = step.batch.labels < 0
-        return Target.plain(logits.scatter(1, labels[:, None], 0.0)).kept(weights * unlabelled)
+        if self.regression:
+            logits = self.shares[step.batch.index].clamp(min=FLOOR).log()
+        else:
+            logits = torch.full((len(labels), self.classes), IMPOSSIBLE, device=labels.device)
+            logits = logits.scatter(1, labels[:, None], 0.0)
+        return Target.plain(logits).kept(weights * (step.batch.labels < 0))
 
     @torch.no_grad()
     def follow(self, step: Step) -> None:
@@ -90,20 +103,40 @@ class Propagation(nn.Module):
         damping = self.damping(step, labels) if self.draws else None
         if self.over != "features":
             z = by_share(diffuse(self.graph_of_inputs, y, self.alpha, damping, ENOUGH), labels)
+            x = self.inputs
         else:
-            z = diffuse(graph(self.features(step), self.neighbours, self.gamma), y, self.alpha, damping)
-        guess, weight, balance = pseudo_labels(torch.from_numpy(z), labels)
+            x = self.features(step)
+            z = diffuse(self.graph_of(x), y, self.alpha, damping)
+        found = torch.from_numpy(z)
+        if self.regression:
+            beta = belief(labels, self.classes, self.regression)
+            found = joined(found, regressed(x, labels, self.classes), beta)
+        guess, weight, balance = pseudo_labels(found, labels)
+        weight = weight * balance[guess]
+        if self.regression:
+            probabilities, weight = softened(found, guess, weight, beta)
+            self.shares[context.pool] = probabilities.to(self.shares)
         self.labels[context.pool] = guess.to(self.labels.device)
-        self.weights[context.pool] = (weight * balance[guess]).float().to(self.weights.device)
+        self.weights[context.pool] = weight.float().to(self.weights.device)
         self.built.fill_(True)
+
+    @property
+    def inputs(self) -> Tensor:
+        """The vectors of the pool as they are given (M, D)."""
+        context = self.context
+        return context.normalised(context.images[context.pool.to(context.images.device)]).flatten(1)
 
     @cached_property
     def graph_of_inputs(self) -> sparse.csr_array:
-        context = self.context
-        vectors = context.normalised(context.images[context.pool.to(context.images.device)])
-        if self.over == "angles":
-            return graph(vectors.flatten(1), self.neighbours, self.gamma)
-        return local_graph(vectors.flatten(1), self.neighbours)
+        return self.graph_of(self.inputs)
+
+    def graph_of(self, x: Tensor) -> sparse.csr_array:
+        """𝒲 (M, M) of these vectors."""
+        w = self.joining(x)
+        return self.joining(near(x, w)) if self.near else w
+
+    def joining(self, x: Tensor) -> sparse.csr_array:
+        return local_graph(x, self.neighbours) if self.over == "inputs" else graph(x, self.neighbours, self.gamma)
 
     def views(self, step: Step) -> Iterator[Tensor]:
         """One weak view of the pool, in parts."""
@@ -132,4 +165,9 @@ class Propagation(nn.Module):
         damped = f", damped by PE of {self.draws} draws" if self.draws else ""
         own = f"{role(self.student)}'s features"
         where = {"features": own, "inputs": "the inputs", "angles": "the inputs, by their angles"}[self.over]
-        return f"labels propagated over {self.neighbours} neighbours in {where}, α = {self.alpha:g}{damped}"
+        metric = ", in the metric in which they are near" if self.near else ""
+        rho = f"{self.regression:g}"
+        times = f", times (answer of logistic regression)^({rho}n/(1 + {rho}n))" if self.regression else ""
+        return (
+            f"labels propagated over {self.neighbours} neighbours in {where}{metric}, α = {self.alpha:g}{damped}{times}"
+        )
