@@ -229,7 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", default="", help="the folder of the data sets; empty: the usual one")
     parser.add_argument("--out", type=Path, default=Path("results/selection"))
-    parser.add_argument("--images", type=int, default=40_000, help="unlabelled images that are seen (digits: 10,000)")
+    parser.add_argument("--images", type=int, default=20_000, help="unlabelled images that are seen (digits: 10,000)")
     parser.add_argument("--tasks", type=names, default=list(TASKS), help="data sets with their number of labels")
     parser.add_argument("--arms", type=names, default=list(ARMS), help=f"of: {', '.join(ARMS)}")
     parser.add_argument("--seeds", type=int, default=3)

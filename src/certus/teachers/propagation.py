@@ -74,7 +74,8 @@ class Propagation(nn.Module):
         self.register_buffer("weights", torch.zeros(n))
         self.labels: Tensor
         self.weights: Tensor
-        self.register_buffer("shares", torch.zeros(n if regression else 0, context.classes))
+        if regression:  # the state of runs without it stays as it was
+            self.register_buffer("shares", torch.zeros(n, context.classes))
         self.shares: Tensor
         self.register_buffer("built", torch.tensor(False))
         self.built: Tensor
