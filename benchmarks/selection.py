@@ -208,7 +208,9 @@ def table(rows: Sequence[Row]) -> TextTable:
     for arm in ("confidence", "witness"):
         shares = [captured(found[task], arm) for task in tasks]
         if any(s is not None for s in shares):
-            lines.append((f"{arm}: share of the way", *("" if s is None else f"{s:.0f} %" for s in shares)))
+            lines.append(
+                (f"{arm}: share of the way", *("" if s is None else f"{s:.0f} %".replace("-", "−") for s in shares))
+            )
     lines.append(("right of all targets, first and last fifth", *(first_and_last(rows, task) for task in tasks)))
     counts = [sorted({len(v) for v in found[task].values()}) for task in tasks]
     lines.append(("n", *(" to ".join(str(n) for n in dict.fromkeys((c[0], c[-1]))) for c in counts)))

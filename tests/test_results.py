@@ -20,6 +20,7 @@ import pictures_report
 import pytest
 import resumable
 import scipy.stats
+import selection
 
 from certus.cli.paper import command
 from certus.experiments import paper
@@ -29,7 +30,7 @@ from certus.experiments.paper.scales import OWN
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-OWN_TABLES = ("networks", "pictures")  # their benchmarks print them, see the end of this file
+OWN_TABLES = ("networks", "pictures", "selection")  # their benchmarks print them, see the end of this file
 FOLDERS = sorted(p.parent.name for p in RESULTS.glob("*/runs.csv") if p.parent.name not in OWN_TABLES)
 PAGES = [ROOT / "README.md", RESULTS / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DATA_SETS = {"CIFAR-10": "cifar10", "SVHN": "svhn", "CIFAR-100": "cifar100"}
@@ -553,3 +554,5 @@ def test_pages_have_the_tables_of_the_benchmarks(capsys: pytest.CaptureFixture[s
     assert len(lines) > 20
     for line in lines:
         assert f"\n{line}\n" in page
+    chosen = selection.table(resumable.read(RESULTS / "selection" / "runs.csv")).markdown()
+    assert chosen in (ROOT / "docs" / "certainty.md").read_text()
