@@ -150,7 +150,7 @@ class Model:
     def answer(self, images: Tensor, passes: int, seed: int) -> Prediction:
         """`predict` for images that are stored as in training."""
         images = rooted(self.trunk(images)) if self.trunk else images
-        mean = self.mean_answer(self.nets, images, self.looks)
+        mean = self.mean_answer(self.nets, images)
         uncertainty = {"confidence": unconfidence(mean)}
         if passes and has_dropout(self.nets[0]):
             uncertainty |= uncertainties(self.nets, self.normalised, images, passes, seed, self.looks, team=self.team)
@@ -168,7 +168,9 @@ class Model:
             answered=None if answered is None else answered.numpy(),
         )
 
-    def mean_answer(self, nets: Sequence[nn.Module], images: Tensor, looks: Looks) -> Tensor:
+    def mean_answer(self, nets: Sequence[nn.Module], images: Tensor, looks: Looks | None = None) -> Tensor:
+        """The mean answer (N, C) of these networks, over the model's looks or others."""
+        looks = self.looks if looks is None else looks
         return torch.stack([probabilities(net, self.normalised, images, looks, team=self.team) for net in nets]).mean(0)
 
     @property

@@ -73,7 +73,7 @@ def test_a_run_is_stopped_running_finished_or_damaged(stopped: RunFolder) -> Non
 
     for file in (stopped.metrics, stopped.result, stopped.config):
         whole = file.read_bytes()
-        file.write_bytes(whole[: len(whole) // 2] + b"\n" + whole[len(whole) // 2 :])
+        file.write_bytes(whole[: len(whole) // 2] + b"\n}" + whole[len(whole) // 2 :])
         found = read_status(stopped, now)
         assert found.state == "damaged"
         assert file.name in found.reason
