@@ -192,7 +192,7 @@ class RayPool:
         try:
             if failure[0] is not None and self.running:
                 for force in (False, True):  # a step finishes and is saved; after a minute it is too late
-                    for task in self.running:
+                    for task in reversed(list(self.running)):  # those that wait for room first, or they would get it
                         ray.cancel(task, force=force, recursive=False)
                     left = ray.wait(list(self.running), num_returns=len(self.running), timeout=60)[1]
                     self.running = {task: cell for task, cell in self.running.items() if task in left}
