@@ -21,7 +21,7 @@ FOLDER, IMAGES, VECTORS = (
     "the vectors given",
 )  # kinds of data without a name
 
-TAUGHT = {"method": "mean-teacher"}  # on large images never behind ft-ccl in equal minutes (docs/performance.md)
+TAUGHT = {"method": "mean-teacher"}  # in equal minutes ahead of ft-ccl or within noise (docs/performance.md)
 DATA: dict[str, dict[str, Any]] = {  # what does not depend on the network
     "digits": {"translate": 0},  # they are centred: shifting them by a pixel hurts (docs/digits.md)
     "moons": {"labels": 6, "network": "mlp", "translate": 0, "noise": 0.3},
